@@ -1,0 +1,147 @@
+"""A child process that outlives us if it must, found again by pid and command line."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from infra.errors import ClusterError
+
+_POLL_S = 0.02
+
+# Children of this process: kept to be reaped, and so that none is a zombie.
+_children: dict[int, subprocess.Popen[bytes]] = {}
+
+
+@contextlib.contextmanager
+def exclusive_lock(path: Path, timeout_s: float) -> Iterator[None]:
+    """Holds an advisory lock, which the system frees even after kill -9."""
+    deadline = time.monotonic() + timeout_s
+    with path.open("a") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise ClusterError(
+                        f"{path} is locked by another process for over {timeout_s:g} s",
+                        "end the other rollstream that is starting or stopping",
+                    ) from None
+                time.sleep(_POLL_S)
+        yield
+
+
+def spawn(
+    argv: Sequence[str], *, log_file: Path, environment: Mapping[str, str]
+) -> int:
+    """Starts a process in a session of its own, so Ctrl-C never reaches it.
+
+    Its output goes to `log_file`; that of the run before it stays as `.1`.
+    """
+    if log_file.exists():
+        log_file.replace(log_file.with_suffix(log_file.suffix + ".1"))
+    with log_file.open("wb") as log:
+        child = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=dict(environment),
+            cwd=log_file.parent,
+        )
+    _children[child.pid] = child
+    return child.pid
+
+
+def command_line(pid: int) -> list[str]:
+    """Returns the argv of a live process; empty if it is gone or a zombie."""
+    child = _children.get(pid)
+    if child is not None and child.poll() is not None:
+        del _children[pid]
+        return []
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return []
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def find_process(tail: Sequence[str]) -> int | None:
+    """Returns the pid of the live process whose command line ends with `tail`."""
+    for process in psutil.process_iter():
+        if command_line(process.pid)[-len(tail) :] == list(tail):
+            return process.pid
+    return None
+
+
+def is_ours(pid: int | None, tail: Sequence[str]) -> bool:
+    """Says whether `pid` is the process we started, and not a recycled number.
+
+    The tail holds the path of a file in our data directory, so nothing else has it.
+    """
+    return pid is not None and command_line(pid)[-len(tail) :] == list(tail)
+
+
+def send_signal(pid: int, tail: Sequence[str], number: signal.Signals) -> bool:
+    """Signals the process if it is still ours; returns whether it was."""
+    if not is_ours(pid, tail):
+        return False
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+    return True
+
+
+def wait_gone(pid: int, tail: Sequence[str], timeout_s: float) -> bool:
+    """Waits for the end of the process; returns whether it came in time."""
+    deadline = time.monotonic() + timeout_s
+    while is_ours(pid, tail):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def stop(pid: int | None, tail: Sequence[str], timeout_s: float) -> bool:
+    """Ends the process: SIGTERM, and SIGKILL at the deadline.
+
+    Returns whether it ended on SIGTERM (or was gone already).
+    """
+    if pid is None or not send_signal(pid, tail, signal.SIGTERM):
+        return True
+    if wait_gone(pid, tail, timeout_s):
+        return True
+    kill(pid, tail)
+    return False
+
+
+def kill(pid: int, tail: Sequence[str]) -> None:
+    """Ends the process with SIGKILL and waits until the system has removed it."""
+    send_signal(pid, tail, signal.SIGKILL)
+    if not wait_gone(pid, tail, 5.0):
+        raise ClusterError(
+            f"process {pid} does not end on SIGKILL",
+            "it hangs in the kernel, mostly on a disk: check the disk",
+        )
+
+
+def start_time(pid: int) -> float | None:
+    """Returns when a live process began, in seconds since the epoch."""
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        return process.create_time()
+    except psutil.Error:
+        return None

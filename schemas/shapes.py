@@ -1,0 +1,101 @@
+"""Do a record's tensors have the shapes that its docstring promises?"""
+
+from collections.abc import Mapping
+from functools import singledispatch
+from typing import Any
+
+from schemas.errors import SchemaError
+from schemas.records import EpisodesFinished, Evaluation, TransitionBatch, Unroll
+from schemas.tensors import Tensor, check_header
+
+# Value columns are evaluated at row T too, to bootstrap from.
+VALUE_COLUMNS = frozenset({"q_max", "value"})
+_FLAGS = ("terminated", "truncated", "valid")
+_RETURNS = {
+    "returns": "<f4",
+    "discounts": "<f4",
+    "bootstrap_steps": "<i4",
+    "priorities": "<f4",
+}
+
+
+@singledispatch
+def check_shapes(record: Any) -> None:
+    """Raise SchemaError when a tensor of ``record`` has not its promised shape."""
+
+
+@check_shapes.register
+def _(record: Unroll) -> None:
+    _check_rows(record)
+
+
+@check_shapes.register
+def _(record: TransitionBatch) -> None:
+    _check_rows(record)
+    rows = (record.num_steps, record.num_envs)
+    for name, dtype in _RETURNS.items():
+        _check(name, getattr(record, name), rows, exact=True, dtypes=(dtype,))
+
+
+@check_shapes.register
+def _(record: EpisodesFinished) -> None:
+    count = record.envs.shape
+    for name in ("envs", "episodes", "returns", "lengths", "endings", "versions"):
+        _check(name, getattr(record, name), count, exact=True)
+
+
+@check_shapes.register
+def _(record: Evaluation) -> None:
+    _check("lengths", record.lengths, record.returns.shape, exact=True)
+
+
+def _check_rows(record: Unroll | TransitionBatch) -> None:
+    steps, envs = record.num_steps, record.num_envs
+    if steps < 1 or envs < 1 or record.sequence < 0 or record.first_step < 0:
+        raise SchemaError(
+            "expected num_steps, num_envs >= 1 and sequence, first_step >= 0, found "
+            f"{steps}, {envs}, {record.sequence}, {record.first_step}"
+        )
+    rows = (steps, envs)
+    _check_map("observations", record.observations, (steps + 1, envs))
+    for name in ("actions", "infos"):
+        _check_map(name, getattr(record, name), rows)
+    _check_map("states", record.states, (envs,))
+    for name, tensor in record.behaviour.items():
+        lead = (steps + 1, envs) if name in VALUE_COLUMNS else rows
+        _check(f"behaviour/{name}", tensor, lead)
+    _check("rewards", record.rewards, rows, exact=True, dtypes=("<f4", "<f8"))
+    _check("episodes", record.episodes, (envs,), exact=True, dtypes=("<i8",))
+    for name in _FLAGS:
+        _check(name, getattr(record, name), rows, exact=True, dtypes=("|b1",))
+
+
+def _check_map(name: str, tensors: Mapping[str, Tensor], lead: tuple[int, ...]) -> None:
+    for key, tensor in tensors.items():
+        _check(f"{name}/{key}", tensor, lead)
+
+
+def _check(
+    name: str,
+    tensor: Tensor,
+    lead: tuple[int, ...],
+    *,
+    exact: bool = False,
+    dtypes: tuple[str, ...] = (),
+) -> None:
+    check_header(tensor)
+    found = tensor.shape if exact else tensor.shape[: len(lead)]
+    if found != lead:
+        dots = "" if exact else ", ..."
+        raise SchemaError(
+            f"{name}: expected the shape [{', '.join(map(str, lead))}{dots}], "
+            f"found {list(tensor.shape)}"
+        )
+    if dtypes and tensor.dtype not in dtypes:
+        raise SchemaError(
+            f"{name}: expected {' or '.join(dtypes)}, found {tensor.dtype}"
+        )
+    if tensor.encoding == "RAW" and len(tensor.data) != tensor.raw_bytes:
+        raise SchemaError(
+            f"{name}: expected {tensor.raw_bytes} bytes, found {len(tensor.data)}"
+        )
