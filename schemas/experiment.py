@@ -281,13 +281,20 @@ def parse_json(text: str) -> Experiment:
 
 def load_file(path: Path) -> Experiment:
     """Return the experiment in a YAML or JSON file; raises SpecError."""
+    return from_values(load_values(path))
+
+
+def load_values(path: Path) -> dict[str, Any]:
+    """Return what a YAML or JSON file holds, unchecked; raises SpecError."""
     try:
         values = yaml.safe_load(path.read_text("utf-8"))
     except OSError as exc:
         raise SpecError([f"{path}: cannot be read: {exc.strerror}"]) from exc
     except (yaml.YAMLError, UnicodeDecodeError) as exc:
         raise SpecError([f"{path}: expected YAML, found {exc}"]) from exc
-    return from_values(values)
+    if not isinstance(values, dict):
+        raise SpecError([f"{path}: expected a mapping, found {type(values).__name__}"])
+    return values
 
 
 def from_values(values: Any) -> Experiment:

@@ -1,0 +1,1 @@
+"""Experiments as desired state: specs, members, agents and their role processes."""

@@ -1,0 +1,1 @@
+"""What roles say of themselves, folded into what people want to see."""

@@ -1,0 +1,44 @@
+# rollstream: `make help` lists what there is.
+SHELL := bash
+PYTHON ?= python3
+BIN := .venv/bin
+# Arithmetic libraries would start a thread for each core in each process: slower.
+export OMP_NUM_THREADS := 1
+export OPENBLAS_NUM_THREADS := 1
+
+.PHONY: help setup lint test demo bench chaos clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: .venv/ready ## make .venv with pinned dependencies (5 GB: torch)
+
+.venv/ready: requirements.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed: $(PYTHON) was not found"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: PYTHON=/path/to/python3.11 make setup"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check uv==0.13.9
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -c requirements.lock -e '.[learner,dev]'
+	@touch $@
+
+lint: setup ## ruff (rules, format) and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint ## lint, then all tests, those on the real broker included
+	$(BIN)/pytest
+
+demo: setup ## an agent learns CartPole through Kafka; Ctrl-C stops, again resumes
+	$(BIN)/rollstream run infra/experiments/cartpole-dqn.yaml
+
+bench: setup ## measure the pipeline: steps/s, latency, bytes, CPU
+	$(BIN)/rollstream bench pipeline
+	$(BIN)/rollstream bench replay-buffer
+
+chaos: setup ## kill every role, and the broker, while a run goes on
+	$(BIN)/pytest -m chaos
+
+clean: ## remove the virtual environment and caches (not the data directory)
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

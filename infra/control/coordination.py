@@ -1,0 +1,178 @@
+"""ZooKeeper: which hosts there are and what runs on them.
+
+Nothing of the data plane depends on it: while ZooKeeper is away everything goes on, and
+what is registered here comes back with the next session.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import KazooException, NodeExistsError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from infra.errors import RollstreamError
+from infra.settings import Settings
+
+ROOT = "/rollstream"
+SESSION_S = 10.0
+_log = logging.getLogger("rollstream.coordination")
+
+
+class AlreadyRuns(RollstreamError):
+    """Another process runs the experiment."""
+
+
+class Coordination:
+    """This process's nodes in ZooKeeper; all ephemeral, all put back when lost."""
+
+    def __init__(self, settings: Settings) -> None:
+        if settings.zookeeper is None:
+            raise RollstreamError(
+                "ROLLSTREAM_ZOOKEEPER: expected host:port, found nothing",
+                "`rollstream up` starts a local one",
+            )
+        self.name = f"{platform.node()}-{os.getpid()}"
+        self._client = KazooClient(hosts=settings.zookeeper, timeout=SESSION_S)
+        self._nodes: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+        self._lost = threading.Event()
+        self._closed = threading.Event()
+        self._client.add_listener(self._on_state)
+
+    def start(self, timeout_s: float = 10.0) -> None:
+        """Connect; raises RollstreamError when ZooKeeper does not answer."""
+        try:
+            self._client.start(timeout=timeout_s)
+        except KazooTimeoutError as exc:
+            raise RollstreamError(
+                f"ZooKeeper: expected an answer within {timeout_s:.0f} s, found none",
+                "`rollstream doctor` shows what is reachable",
+            ) from exc
+        watch = threading.Thread(target=self._put_back, name="zk-nodes", daemon=True)
+        watch.start()
+
+    def close(self) -> None:
+        """Remove our nodes and disconnect."""
+        self._closed.set()
+        self._lost.set()
+        self._client.stop()
+        self._client.close()
+
+    def register_agent(self) -> None:
+        """Register this process as an agent."""
+        self._put(f"{ROOT}/agents/{self.name}", _host_facts())
+
+    def register_role(self, experiment: str, key: str, pid: int) -> None:
+        """Register a role process that lives; again when its pid changed."""
+        path = f"{ROOT}/roles/{experiment}/{key.replace('/', '-')}"
+        self._put(path, {"agent": self.name, "pid": pid})
+
+    def claim_experiment(self, experiment: str, wait_s: float = SESSION_S + 2) -> None:
+        """Be the only one to run an experiment.
+
+        A run that was killed keeps its claim until its session ends: waits for that.
+
+        Raises:
+            AlreadyRuns: somebody else does, and goes on doing so.
+        """
+        path = f"{ROOT}/runs/{experiment}"
+        if self._try_create(path):
+            return
+        gone = threading.Event()
+        if self._client.exists(path, watch=lambda event: gone.set()) is not None:
+            gone.wait(wait_s)
+        if not self._try_create(path):
+            holder = self._read(path)
+            raise AlreadyRuns(
+                f"experiment {experiment}: expected nobody to run it, found "
+                f"{holder.get('host')} pid {holder.get('pid')}",
+                "stop that one, or give this experiment another name",
+            )
+
+    def live_roles(self, experiment: str) -> dict[str, dict[str, Any]]:
+        """Return the role processes registered for an experiment."""
+        path = f"{ROOT}/roles/{experiment}"
+        if self._client.exists(path) is None:
+            return {}
+        return {
+            name: self._read(f"{path}/{name}")
+            for name in self._client.get_children(path)
+        }
+
+    def agents(self) -> dict[str, dict[str, Any]]:
+        """Return the agents that live."""
+        self._client.ensure_path(f"{ROOT}/agents")
+        names = self._client.get_children(f"{ROOT}/agents")
+        return {name: self._read(f"{ROOT}/agents/{name}") for name in names}
+
+    def _try_create(self, path: str) -> bool:
+        value = json.dumps(_host_facts()).encode()
+        try:
+            self._client.create(path, value, ephemeral=True, makepath=True)
+        except NodeExistsError:
+            return False
+        with self._lock:
+            self._nodes[path] = value
+        return True
+
+    def _put(self, path: str, facts: dict[str, Any]) -> None:
+        value = json.dumps(facts).encode()
+        with self._lock:
+            if self._nodes.get(path) == value:
+                return
+            self._nodes[path] = value
+        self._attempt(lambda: self._write(path, value))
+
+    def _write(self, path: str, value: bytes) -> None:
+        # An ephemeral node of a session that ended would vanish under us: make anew.
+        if self._client.exists(path) is not None:
+            self._client.delete(path)
+        self._client.create(path, value, ephemeral=True, makepath=True)
+
+    def _read(self, path: str) -> dict[str, Any]:
+        value, _ = self._client.get(path)
+        found = json.loads(value)
+        return found if isinstance(found, dict) else {}
+
+    def _on_state(self, state: str) -> None:
+        # A listener that calls ZooKeeper deadlocks: only set a flag.
+        if state == KazooState.LOST:
+            self._lost.set()
+
+    def _put_back(self) -> None:
+        while not self._closed.is_set():
+            self._lost.wait()
+            self._lost.clear()
+            while not self._closed.wait(0.5):
+                if self._client.connected and self._attempt(self._write_all):
+                    break
+
+    def _write_all(self) -> None:
+        with self._lock:
+            nodes = dict(self._nodes)
+        for path, value in nodes.items():
+            self._write(path, value)
+
+    def _attempt(self, action: Callable[[], None]) -> bool:
+        if not self._client.connected:
+            self._lost.set()
+            return False
+        try:
+            action()
+        except KazooException as exc:
+            _log.warning("ZooKeeper: %r; tried again later", exc)
+            self._lost.set()
+            return False
+        return True
+
+
+def _host_facts() -> dict[str, Any]:
+    return {"host": platform.node(), "pid": os.getpid(), "cores": os.cpu_count()}

@@ -1,0 +1,90 @@
+"""The log is the fencing authority: a Member's offset is its incarnation."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+
+from infra.control.role import RoleContext
+from infra.kafka.delivery import Sender
+from infra.kafka.reading import latest_by_key
+from infra.kafka.topic_admin import TopicConfig, TopicReport, ensure_topics
+from infra.settings import Settings
+from schemas.codec import decode, encode
+from schemas.experiment import Experiment
+from schemas.records import EnvDescription, Member
+from schemas.topics import MEMBERS, TOPICS, Topic, topic_config, topic_name
+
+
+def register(
+    sender: Sender, context: RoleContext, env: EnvDescription | None = None
+) -> int:
+    """Publish the Member record of this process; return its offset.
+
+    The offset is unique, grows with every start, and lives as long as the data: the
+    incarnation of a worker or evaluator, the epoch of a learner.
+
+    Raises:
+        DeliveryError: it cannot be delivered.
+    """
+    member = Member(
+        experiment=context.experiment.name,
+        run_id=context.run_id,
+        role=context.role,
+        index=context.index,
+        host=platform.node(),
+        pid=os.getpid(),
+        started_at_ms=time.time_ns() // 1_000_000,
+        env=env,
+    )
+    return sender.send_and_wait(
+        context.topic(MEMBERS), encode(member), context.member_key
+    )
+
+
+def read_members(context: RoleContext) -> dict[str, tuple[int, Member]]:
+    """Return each role's newest Member and its offset, by key ``role/index``."""
+    messages = latest_by_key(context.settings, context.topic(MEMBERS))
+    return {
+        key: (message.offset, decode(message.value, Member))
+        for key, message in messages.items()
+    }
+
+
+def ensure_shared_topics(settings: Settings) -> list[TopicReport]:
+    """Create the topics that all experiments share, where they are missing."""
+    return ensure_topics(settings, shared_topics())
+
+
+def ensure_experiment_topics(
+    settings: Settings, experiment: Experiment
+) -> list[TopicReport]:
+    """Create the topics of an experiment, and the shared ones, where missing.
+
+    Raises:
+        TopicDrift: one exists and is not what it has to be.
+    """
+    return ensure_topics(settings, experiment_topics(experiment))
+
+
+def shared_topics() -> list[TopicConfig]:
+    """Return the topics that all experiments share."""
+    return [_config(topic, None) for topic in TOPICS if not topic.per_experiment]
+
+
+def experiment_topics(experiment: Experiment) -> list[TopicConfig]:
+    """Return what topics an experiment needs, the shared ones included."""
+    return [_config(topic, experiment) for topic in TOPICS]
+
+
+def _config(topic: Topic, experiment: Experiment | None) -> TopicConfig:
+    config = topic_config(topic)
+    partitions = 1
+    name = topic_name(topic, experiment.name if experiment else None)
+    if topic.partitioned and experiment is not None:
+        partitions = experiment.spec.topics.partitions
+        # The budget is for both big topics; each partition holds its share.
+        share = experiment.spec.topics.disk_budget // (2 * partitions)
+        config["retention.bytes"] = str(share)
+    return TopicConfig(name, partitions, config)

@@ -1,0 +1,181 @@
+"""A role process: its experiment, its index, and when it has to stop.
+
+Started by an agent, or by hand: ``python -m producers.worker EXPERIMENT --index 0``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
+from typing import NoReturn
+
+from infra.control.experiments import read_experiment
+from infra.errors import RollstreamError
+from infra.settings import Settings, load_settings
+from schemas.errors import SchemaError
+from schemas.experiment import Experiment, Spec
+from schemas.topics import Topic, group_name, topic_name
+
+EXIT_OK = 0
+EXIT_ERROR = 1
+EXIT_UNDELIVERED = 4
+
+_PARENT_CHECK_S = 1.0
+_log = logging.getLogger("rollstream")
+
+
+@dataclass(frozen=True)
+class RoleContext:
+    """Who a role process is.
+
+    Attributes:
+        settings: where it runs.
+        experiment: the spec it was started with.
+        run_id: the run its records belong to.
+        role: ``worker``, ``processor``, ``learner`` or ``evaluator``.
+        index: 0, 1, ... within the role.
+        spec_offset: of the spec, in the topic of experiments; -1: none.
+    """
+
+    settings: Settings
+    experiment: Experiment
+    run_id: str
+    role: str
+    index: int
+    spec_offset: int
+
+    @property
+    def spec(self) -> Spec:
+        """The experiment's spec."""
+        return self.experiment.spec
+
+    @property
+    def member_key(self) -> str:
+        """The key of its Member, metrics and events."""
+        return f"{self.role}/{self.index}"
+
+    @property
+    def client_id(self) -> str:
+        """Names its clients in the broker's logs."""
+        return f"{self.experiment.name}-{self.role}-{self.index}"
+
+    def topic(self, topic: Topic) -> str:
+        """Return the full name of a topic of the experiment."""
+        return topic_name(topic, self.experiment.name)
+
+    def group(self) -> str:
+        """Return the consumer group of the role."""
+        return group_name(self.experiment.name, self.role)
+
+
+class StopRequest:
+    """Set by SIGTERM, SIGINT, or when the process that started us is gone."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self.reason = ""
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        return self._event.is_set()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait at most ``timeout_s``; return whether to stop."""
+        return self._event.wait(timeout_s)
+
+    def set(self, reason: str) -> None:
+        """Ask to stop; the first reason stands."""
+        if not self._event.is_set():
+            self.reason = reason
+            self._event.set()
+
+    def listen(self) -> StopRequest:
+        """Install the signal handlers and the watch on the parent; return self."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        parent = os.getppid()
+        watch = threading.Thread(
+            target=self._watch_parent, args=(parent,), name="parent", daemon=True
+        )
+        watch.start()
+        return self
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.set(signal.Signals(number).name)
+
+    def _watch_parent(self, parent: int) -> None:
+        # A supervisor killed with -9 cannot stop its children: they see it themselves.
+        while not self._event.wait(_PARENT_CHECK_S):
+            if os.getppid() != parent:
+                self.set(f"the process that started this one ({parent}) is gone")
+
+
+def role_main(
+    role: str,
+    run: Callable[[RoleContext, StopRequest], int],
+    argv: list[str] | None = None,
+) -> NoReturn:
+    """Run a role process and exit with its code.
+
+    Args:
+        role: the role's name.
+        run: does the work until told to stop; returns the exit code: 0 asked to stop
+            and everything delivered, 4 something could not be delivered.
+        argv: the arguments; those of the process when None.
+    """
+    args = _parse(role, argv)
+    configure_logging(f"{role}/{args.index}")
+    stop = StopRequest().listen()
+    try:
+        context = load_context(args.experiment, role, args.index)
+        code = run(context, stop)
+    except (RollstreamError, SchemaError) as exc:
+        _log.error("%s", exc)
+        code = EXIT_ERROR
+    except Exception:
+        _log.exception("unexpected")
+        code = EXIT_ERROR
+    logging.shutdown()
+    sys.stdout.flush()
+    # Clients' and environments' threads must not keep a finished process alive.
+    os._exit(code)
+
+
+def load_context(name: str, role: str, index: int) -> RoleContext:
+    """Return the context of a role, with the spec from the topic of experiments.
+
+    Raises:
+        RollstreamError: there is no such experiment, or the broker does not answer.
+    """
+    settings = load_settings()
+    entry = read_experiment(settings, name)
+    return RoleContext(
+        settings, entry.experiment, entry.run_id, role, index, entry.offset
+    )
+
+
+def configure_logging(name: str) -> None:
+    """One line a message on stderr: time, level, role, text."""
+    logging.basicConfig(
+        level=os.environ.get("ROLLSTREAM_LOG_LEVEL", "INFO"),
+        format=f"%(asctime)s %(levelname).1s {name} %(message)s",
+    )
+    for noisy in ("aiokafka", "kazoo", "rollstream.kafka"):
+        logging.getLogger(noisy).setLevel(logging.CRITICAL)
+
+
+def _parse(role: str, argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=f"Run one {role} of an experiment, until SIGTERM.",
+        epilog=f"Example: {role} cartpole-dqn --index 0",
+    )
+    parser.add_argument("experiment", help="name of a published experiment")
+    parser.add_argument("--index", type=int, default=0, help="0, 1, ... (default 0)")
+    return parser.parse_args(argv)

@@ -1,0 +1,201 @@
+"""One experiment on one machine: publish, run its roles, follow, judge, stop.
+
+What ``rollstream run`` does, without saying how it is shown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.control.coordination import Coordination
+from infra.control.experiments import (
+    PublishedExperiment,
+    UnknownExperiment,
+    new_run_id,
+    publish_experiment,
+    read_experiment,
+)
+from infra.control.members import ensure_experiment_topics, ensure_shared_topics
+from infra.control.scheduler import wanted_roles
+from infra.control.statuses import publish_status, read_summary
+from infra.control.supervisor import Exit, RoleFailed, Supervisor
+from infra.kafka.clients import Traffic, make_producer
+from infra.kafka.delivery import Sender
+from infra.monitoring.follow import MetricsFollower
+from infra.monitoring.progress import Finish, Progress, judge
+from infra.monitoring.summary import Summary, summarise
+from infra.settings import Settings
+from schemas.experiment import Experiment
+
+_POLL_S = 0.1
+_LAST_WORDS_S = 2.0
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A moment of a run, for whoever shows it."""
+
+    progress: Progress
+    lag: dict[str, int | None]
+    wall_s: float
+    exits: list[Exit]
+
+
+class Run:
+    """A run of one experiment, from its claim to its summary."""
+
+    def __init__(self, settings: Settings, experiment: Experiment) -> None:
+        self._settings = settings
+        self._experiment = experiment
+        self._coordination = Coordination(settings)
+        self._sender = Sender(
+            make_producer(
+                settings,
+                client_id=f"{experiment.name}-run",
+                traffic=Traffic.CONTROL,
+            )
+        )
+        self.published: PublishedExperiment | None = None
+        self._supervisor: Supervisor | None = None
+        self._follower: MetricsFollower | None = None
+        self._steps_before = 0
+        self._started_at_s = 0.0
+
+    @property
+    def directory(self) -> Path:
+        """Where checkpoints, logs and the learning curve of the run lie."""
+        if self.published is None:
+            raise RuntimeError("the experiment is not published yet")
+        root = self._settings.data_dir / "experiments" / self._experiment.name
+        return root / self.published.run_id
+
+    @property
+    def progress(self) -> Progress:
+        """What the metrics have said so far."""
+        if self._follower is None:
+            raise RuntimeError("the run has not started yet")
+        return self._follower.progress
+
+    def publish(self, fresh: bool = False) -> Summary | None:
+        """Claim the experiment and publish its spec, unless it is there already.
+
+        Returns:
+            the summary, when the run is finished already; then nothing is started.
+
+        Raises:
+            AlreadyRuns: another process runs it.
+        """
+        self._coordination.start()
+        self._coordination.claim_experiment(self._experiment.name)
+        ensure_shared_topics(self._settings)
+        ensure_experiment_topics(self._settings, self._experiment)
+        previous = self._previous()
+        if previous is None or fresh:
+            run_id, replaces = new_run_id(), previous.offset if previous else -1
+        else:
+            run_id, replaces = previous.run_id, previous.offset
+            if previous.experiment == self._experiment:
+                self.published = previous
+                return read_summary(self._settings, self._experiment.name, run_id)
+        self.published = publish_experiment(
+            self._sender, self._experiment, run_id, replaces
+        )
+        return None
+
+    def start(self) -> None:
+        """Start the role processes and follow what they say."""
+        if self.published is None:
+            raise RuntimeError("publish first")
+        name = self._experiment.name
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._supervisor = Supervisor(self._settings, name, self.directory / "logs")
+        self._started_at_s = time.monotonic()
+        self._supervisor.start(wanted_roles(self._experiment.spec))
+        publish_status(self._sender, self.published, "running", "launched")
+        self._coordination.register_agent()
+        self._follower = MetricsFollower(self._settings, name, self.published.run_id)
+        self._follower.read_to_end()
+        self._steps_before = self.progress.env_steps
+
+    def ticks(self) -> Iterator[Tick]:
+        """Yield several times a second while the run goes on.
+
+        Raises:
+            RoleFailed: a role failed again and again.
+        """
+        supervisor, follower = self._parts()
+        while True:
+            follower.poll(_POLL_S)
+            exits = supervisor.poll()
+            for assignment, pid in supervisor.pids().items():
+                self._coordination.register_role(
+                    self._experiment.name, assignment.key, pid
+                )
+            yield Tick(follower.progress, follower.lag, self._wall_s(), exits)
+            for gone in exits:
+                if gone.gave_up:
+                    raise RoleFailed(
+                        f"{gone.assignment.key}: expected it to run, found exit code "
+                        f"{gone.code} after {gone.restarts} restarts: {gone.last_line}",
+                        f"its log is {gone.log}",
+                    )
+
+    def finish(self) -> Finish | None:
+        """Return why the run is over, or None while it is not."""
+        return judge(self._experiment.spec.stop, self.progress, self._wall_s())
+
+    def stop(self, finish: Finish | None, state: str, reason: str) -> Summary:
+        """Stop the roles, hear their last words, publish how it ended."""
+        supervisor, follower = self._parts()
+        wall_s = self._wall_s()
+        supervisor.stop()
+        follower.read_to_end(_LAST_WORDS_S)
+        summary = summarise(
+            self._experiment.name,
+            follower.progress,
+            finish,
+            state=state,
+            reason=reason,
+            wall_s=wall_s,
+            env_steps_before=self._steps_before,
+        )
+        if self.published is not None:
+            publish_status(self._sender, self.published, state, reason, summary)
+        return summary
+
+    def close(self) -> None:
+        """Let go of everything; kills what still runs."""
+        if self._supervisor is not None:
+            self._supervisor.stop(0.2)
+        if self._follower is not None:
+            self._follower.close()
+        self._sender.flush(2.0)
+        self._coordination.close()
+
+    def _previous(self) -> PublishedExperiment | None:
+        try:
+            return read_experiment(self._settings, self._experiment.name)
+        except UnknownExperiment:
+            return None
+
+    def _wall_s(self) -> float:
+        return time.monotonic() - self._started_at_s
+
+    def _parts(self) -> tuple[Supervisor, MetricsFollower]:
+        if self._supervisor is None or self._follower is None:
+            raise RuntimeError("the run has not started yet")
+        return self._supervisor, self._follower
+
+
+@contextmanager
+def open_run(settings: Settings, experiment: Experiment) -> Iterator[Run]:
+    """A Run that leaves no process behind, however it ends."""
+    run = Run(settings, experiment)
+    try:
+        yield run
+    finally:
+        run.close()

@@ -1,0 +1,104 @@
+"""The metrics topic -> Progress, and the lag of the two consumer groups."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from infra.errors import RollstreamError
+from infra.kafka.clients import Traffic, make_consumer
+from infra.kafka.reading import beginning_offsets, end_offsets, to_message, watermarks
+from infra.monitoring.progress import Progress
+from infra.settings import Settings
+from schemas.codec import decode
+from schemas.errors import SchemaError
+from schemas.records import EpisodesFinished, Evaluation, MetricsPoint, Position
+from schemas.topics import METRICS, REPLAY, TRAJECTORIES, Topic, topic_name
+
+# Enough for an hour of a small experiment; more history is not worth the wait.
+HISTORY_RECORDS = 20_000
+LAG_INTERVAL_S = 1.0
+LAG_TIMEOUT_S = 1.0
+
+# Who reads what: the two groups whose lag decides whether anybody waits.
+READS = {"processor": TRAJECTORIES, "learner": REPLAY}
+
+_log = logging.getLogger("rollstream.follow")
+
+
+class MetricsFollower:
+    """Follows one run's metrics from their recent past on."""
+
+    def __init__(self, settings: Settings, experiment: str, run_id: str) -> None:
+        self.progress = Progress(run_id)
+        self.lag: dict[str, int | None] = dict.fromkeys(READS)
+        self._experiment = experiment
+        self._consumer: Consumer = make_consumer(
+            settings,
+            group=None,
+            client_id=f"{experiment}-follow",
+            traffic=Traffic.CONTROL,
+        )
+        self._topic = topic_name(METRICS, experiment)
+        first = beginning_offsets(self._consumer, self._topic)[0]
+        start = max(first, self._end() - HISTORY_RECORDS)
+        self._consumer.assign([TopicPartition(self._topic, 0, start)])
+        self._next_offset = start
+        self._lag_at_s = 0.0
+
+    def read_to_end(self, timeout_s: float = 30.0) -> None:
+        """Take in all that is there now; gives up after ``timeout_s``."""
+        deadline_s = time.monotonic() + timeout_s
+        end = self._end()
+        while self._next_offset < end and time.monotonic() < deadline_s:
+            self.poll(0.1)
+
+    def poll(self, timeout_s: float) -> None:
+        """Take in what has arrived; wait at most ``timeout_s`` for the first."""
+        for message in self._consumer.consume(1_000, timeout_s):
+            if message.error():
+                _log.warning("%s: %s", self._topic, message.error())
+                continue
+            record = to_message(message)
+            self._next_offset = record.offset + 1
+            self._take(record.value)
+        if time.monotonic() - self._lag_at_s >= LAG_INTERVAL_S:
+            self._lag_at_s = time.monotonic()
+            self.lag = {
+                role: self._lag_of(role, topic) for role, topic in READS.items()
+            }
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._consumer.close()
+
+    def _end(self) -> int:
+        return end_offsets(self._consumer, self._topic)[0]
+
+    def _take(self, value: bytes) -> None:
+        try:
+            record: Any = decode(value, MetricsPoint, EpisodesFinished, Evaluation)
+        except SchemaError as exc:
+            _log.warning("%s: %s", self._topic, exc)
+            return
+        self.progress.add(record)
+
+    def _lag_of(self, role: str, topic: Topic) -> int | None:
+        """Records between a role's positions and the log's end; None: unknown."""
+        positions = self.progress.positions(role)
+        if not positions:
+            return None
+        name = topic_name(topic, self._experiment)
+        # Positions were read before the ends, so the lag is never negative.
+        try:
+            return sum(self._behind(name, position) for position in positions)
+        except RollstreamError:
+            return None
+
+    def _behind(self, name: str, position: Position) -> int:
+        # A broker that is away must not hold up whoever waits for Ctrl-C.
+        _, end = watermarks(self._consumer, name, position.partition, LAG_TIMEOUT_S)
+        return max(0, end - position.position)

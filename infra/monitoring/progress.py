@@ -1,0 +1,164 @@
+"""An experiment's metrics records -> how far it is; pure.
+
+Counters start anew with each incarnation: totals add up the last value of each.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from schemas.experiment import StopSpec
+from schemas.records import (
+    EpisodesFinished,
+    Evaluation,
+    MetricsPoint,
+    PolicyRef,
+    Position,
+)
+
+RECENT_EPISODES = 100
+CURVE_POINTS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """A mean return, and how much experience the learner had had by then."""
+
+    env_steps: int
+    at_ms: int
+    mean_return: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Why an experiment is over.
+
+    Attributes:
+        reason: in words.
+        reached: the target return was reached, or there was none to reach.
+        evaluation: what showed it.
+    """
+
+    reason: str
+    reached: bool
+    evaluation: Evaluation | None = None
+
+
+@dataclass
+class Progress:
+    """What the metrics of one run have said so far."""
+
+    run_id: str
+    points: dict[tuple[str, int], MetricsPoint] = field(default_factory=dict)
+    _counters: dict[tuple[str, int, int], dict[str, float]] = field(
+        default_factory=dict
+    )
+    recent_returns: deque[float] = field(
+        default_factory=lambda: deque(maxlen=RECENT_EPISODES)
+    )
+    episodes: int = 0
+    evaluations: list[tuple[CurvePoint, Evaluation]] = field(default_factory=list)
+    training_curve: deque[CurvePoint] = field(
+        default_factory=lambda: deque(maxlen=CURVE_POINTS)
+    )
+
+    def add(self, record: MetricsPoint | EpisodesFinished | Evaluation) -> None:
+        """Take in a record; those of another run are ignored."""
+        if record.run_id != self.run_id:
+            return
+        if isinstance(record, MetricsPoint):
+            self.points[record.role, record.index] = record
+            key = (record.role, record.index, record.incarnation)
+            self._counters[key] = dict(record.values)
+        elif isinstance(record, EpisodesFinished):
+            self._add_episodes(record)
+        else:
+            mean = float(np.mean(record.returns.array()))
+            self.evaluations.append((self._point(record.produced_at_ms, mean), record))
+
+    def total(self, role: str, counter: str) -> int:
+        """Return a counter's sum over the processes and incarnations of a role."""
+        return int(
+            sum(
+                values.get(counter, 0.0)
+                for (of_role, _, _), values in self._counters.items()
+                if of_role == role
+            )
+        )
+
+    def learner(self, value: str) -> float:
+        """Return a value of the learner's newest report; its counters survive it."""
+        point = self.points.get(("learner", 0))
+        return point.values.get(value, 0.0) if point else 0.0
+
+    @property
+    def env_steps(self) -> int:
+        """Valid env steps that the learner has taken in."""
+        return int(self.learner("env_steps"))
+
+    @property
+    def mean_return(self) -> float | None:
+        """The mean return of the last episodes of all workers, exploration included."""
+        return float(np.mean(self.recent_returns)) if self.recent_returns else None
+
+    @property
+    def last_evaluation(self) -> tuple[CurvePoint, Evaluation] | None:
+        """The newest evaluation."""
+        return self.evaluations[-1] if self.evaluations else None
+
+    def positions(self, role: str) -> list[Position]:
+        """Return where the processes of a role stand, by their newest reports."""
+        newest: dict[tuple[str, int], tuple[int, Position]] = {}
+        for (of_role, _), point in self.points.items():
+            for position in point.positions if of_role == role else ():
+                key = (position.topic, position.partition)
+                seen = newest.get(key)
+                # After a rebalance two processes may speak of a partition: newest wins.
+                if seen is None or seen[0] <= point.produced_at_ms:
+                    newest[key] = (point.produced_at_ms, position)
+        return [position for _, position in newest.values()]
+
+    def _add_episodes(self, record: EpisodesFinished) -> None:
+        returns = record.returns.array()
+        self.episodes += len(returns)
+        self.recent_returns.extend(returns[-RECENT_EPISODES:].tolist())
+        if mean := self.mean_return:
+            self.training_curve.append(self._point(record.produced_at_ms, mean))
+
+    def _point(self, at_ms: int, mean: float) -> CurvePoint:
+        return CurvePoint(self.env_steps, at_ms, mean)
+
+
+def judge(stop: StopSpec, progress: Progress, wall_s: float) -> Finish | None:
+    """Return why the experiment is over, or None while it is not."""
+    target = stop.mean_return
+    if target is not None and (passed := _confirmed(progress, target)) is not None:
+        mean = float(np.mean(passed.returns.array()))
+        count = passed.returns.shape[0]
+        return Finish(
+            f"mean return {mean:.1f} over {count} fresh episodes, confirmed "
+            f"(target {target:g})",
+            True,
+            passed,
+        )
+    if stop.env_steps is not None and progress.env_steps >= stop.env_steps:
+        return Finish(f"{progress.env_steps} env steps are done", target is None)
+    if stop.wall_s is not None and wall_s >= stop.wall_s:
+        return Finish(f"{wall_s:.0f} s have passed", target is None)
+    return None
+
+
+def _confirmed(progress: Progress, target: float) -> Evaluation | None:
+    """A second round that passed, of a version whose first round passed."""
+    passed: set[PolicyRef] = set()
+    for point, evaluation in progress.evaluations:
+        if point.mean_return < target:
+            continue
+        if evaluation.confirmation and evaluation.policy in passed:
+            return evaluation
+        if not evaluation.confirmation:
+            passed.add(evaluation.policy)
+    return None

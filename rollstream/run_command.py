@@ -1,0 +1,137 @@
+"""``rollstream run``: an experiment on this machine, from launch to summary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from infra.cluster.local import LocalCluster
+from infra.control.runs import Run, open_run
+from infra.control.supervisor import RoleFailed
+from infra.monitoring.progress import Finish
+from infra.monitoring.summary import Summary
+from infra.settings import Settings
+from rollstream.curve import write_curve
+from rollstream.display import Display, LiveDisplay, PlainDisplay
+from rollstream.interrupts import Terminated
+from schemas.experiment import Experiment
+
+EXIT_TARGET_MISSED = 3
+
+
+def run_experiment(
+    settings: Settings, experiment: Experiment, *, fresh: bool, console: Console
+) -> Summary:
+    """Run an experiment to its end and return its summary; show it on ``console``.
+
+    Raises:
+        KeyboardInterrupt, Terminated: after everything is stopped and checkpointed.
+        RollstreamError: it cannot run.
+    """
+    with _cluster(settings, console) as there, open_run(there, experiment) as run:
+        done = run.publish(fresh)
+        if done is not None:
+            console.print(f"{experiment.name} is finished already; --fresh starts over")
+            show_summary(console, done, run.directory)
+            return done
+        return _run_to_end(run, experiment, console)
+
+
+@contextmanager
+def _cluster(settings: Settings, console: Console) -> Iterator[Settings]:
+    cluster = LocalCluster(
+        settings, report=lambda line: console.print(line, style="dim")
+    )
+    try:
+        endpoints = cluster.start()
+        console.print(
+            f"Kafka {endpoints.bootstrap_servers}, ZooKeeper {endpoints.zookeeper}",
+            style="dim",
+        )
+        yield settings.at(endpoints.bootstrap_servers, endpoints.zookeeper)
+    finally:
+        cluster.release(3.0)
+
+
+def _run_to_end(run: Run, experiment: Experiment, console: Console) -> Summary:
+    finish: Finish | None = None
+    state, reason = "failed", "unexpected error"
+    display: Display = (
+        LiveDisplay(console, experiment.name)
+        if console.is_terminal
+        else PlainDisplay(console)
+    )
+    run.start()
+    try:
+        with display:
+            for tick in run.ticks():
+                display.show(tick)
+                if (finish := run.finish()) is not None:
+                    state, reason = "finished", finish.reason
+                    break
+    except (KeyboardInterrupt, Terminated):
+        state, reason = "stopped", "interrupted; run it again to go on"
+        raise
+    except RoleFailed as exc:
+        reason = exc.problem
+        raise
+    finally:
+        summary = _stop(run, experiment, finish, state, reason, console)
+    return summary
+
+
+def _stop(
+    run: Run,
+    experiment: Experiment,
+    finish: Finish | None,
+    state: str,
+    reason: str,
+    console: Console,
+) -> Summary:
+    console.print("stopping workers, processors, learner ...", style="dim")
+    summary = run.stop(finish, state, reason)
+    if state == "finished":
+        target = experiment.spec.stop.mean_return
+        write_curve(run.progress, experiment.name, target, curve_path(run.directory))
+    show_summary(console, summary, run.directory)
+    return summary
+
+
+def curve_path(directory: Path) -> Path:
+    """Return where the learning curve of a run is written."""
+    return directory / "curve.png"
+
+
+def show_summary(console: Console, summary: Summary, directory: Path) -> None:
+    """Print a run's summary and where everything lies."""
+    table = Table.grid(padding=(0, 3))
+    table.add_column(style="dim")
+    table.add_column()
+    evaluation = summary.eval_return_mean
+    rows = {
+        "state": f"{summary.state}: {summary.reason}",
+        "env steps": f"{summary.env_steps:,} ({summary.env_steps_per_s:,.0f}/s)",
+        "updates": f"{summary.updates:,}",
+        "policy version": f"{summary.policy_version}",
+        "mean return": "-" if evaluation is None else f"{evaluation:.1f} (greedy)",
+        "lost": f"{summary.lost_steps:,} steps ({summary.recovered_steps:,} recovered)",
+        "duplicates": f"{summary.duplicate_steps:,} steps, left out",
+        "unrestorable": f"{summary.unrestorable_rows:,} rows",
+        "dead letters": f"{summary.dead_letters:,}",
+        "wall time": f"{summary.wall_s:.1f} s" + (", resumed" * summary.resumed),
+        "files": f"{directory} (checkpoints, logs)",
+    }
+    if curve_path(directory).exists():
+        rows["learning curve"] = str(curve_path(directory))
+    for name, value in rows.items():
+        table.add_row(name, value)
+    console.print(table, soft_wrap=True)
+
+
+def exit_code(summary: Summary) -> int:
+    """0 the target is reached (or there was none), 3 it is not."""
+    return 0 if summary.reached else EXIT_TARGET_MISSED

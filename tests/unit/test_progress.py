@@ -1,0 +1,124 @@
+import numpy as np
+import pytest
+
+from infra.monitoring.progress import Progress, judge
+from infra.monitoring.summary import Summary, summarise
+from schemas.experiment import StopSpec
+from schemas.records import (
+    EpisodesFinished,
+    Evaluation,
+    MetricsPoint,
+    PolicyRef,
+    Position,
+)
+from schemas.tensors import pack
+
+RUN = "run"
+
+
+def point(role, index=0, incarnation=0, at_ms=0, positions=(), run_id=RUN, **values):
+    return MetricsPoint(
+        "e", run_id, role, index, incarnation, at_ms, values, tuple(positions)
+    )
+
+
+def evaluation(mean, version=1, confirmation=False, run_id=RUN):
+    return Evaluation(
+        "e", run_id, PolicyRef(0, version), 10, pack(np.full(4, mean)),
+        pack(np.ones(4, np.int32)), confirmation, 0,
+    )  # fmt: skip
+
+
+def episodes(returns):
+    count = len(returns)
+    zeros = pack(np.zeros(count, np.int64))
+    return EpisodesFinished(
+        "e", RUN, "w0", 0, 0, pack(np.zeros(count, np.int32)), zeros,
+        pack(np.asarray(returns, float)), pack(np.ones(count, np.int32)),
+        pack(np.zeros(count, np.int8)), zeros,
+    )  # fmt: skip
+
+
+def progress(*records):
+    found = Progress(RUN)
+    for record in records:
+        found.add(record)
+    return found
+
+
+def test_counters_of_incarnations_add_up():
+    found = progress(
+        point("worker", 0, 5, env_steps=10),
+        point("worker", 0, 5, env_steps=30),
+        point("worker", 0, 9, env_steps=7),
+        point("worker", 1, 6, env_steps=100),
+        point("worker", 1, 6, env_steps=999, run_id="another"),
+    )
+    assert found.total("worker", "env_steps") == 30 + 7 + 100
+    assert found.total("worker", "unknown") == 0
+
+
+def test_the_mean_return_is_of_the_last_hundred_episodes():
+    found = progress(episodes([0.0] * 50), episodes([1.0] * 60), episodes([3.0] * 40))
+    assert found.mean_return == pytest.approx((60 * 1 + 40 * 3) / 100)
+    assert found.episodes == 150
+    assert Progress(RUN).mean_return is None
+
+
+def test_after_a_rebalance_the_newest_position_counts():
+    found = progress(
+        point("processor", 0, at_ms=2, positions=[Position("t", 0, 50, 40, 10)]),
+        point("processor", 1, at_ms=1, positions=[Position("t", 0, 30, 30, 0)]),
+        point("processor", 1, at_ms=1, positions=[Position("t", 1, 8, 8, 0)]),
+    )
+    positions = {p.partition: p.position for p in found.positions("processor")}
+    assert positions == {0: 50, 1: 8}
+
+
+STOP = StopSpec(env_steps=1000, mean_return=475.0, wall_s=60.0)
+
+
+@pytest.mark.parametrize(
+    ("records", "wall_s", "reached", "says"),
+    [
+        ([], 0, None, "nothing has happened"),
+        ([evaluation(480)], 0, None, "one round may be luck"),
+        ([evaluation(480), evaluation(470, 1, True)], 0, None, "it was"),
+        ([evaluation(480), evaluation(480, 2, True)], 0, None, "another version"),
+        ([evaluation(480, 1, True)], 0, None, "a confirmation of nothing"),
+        ([evaluation(480), evaluation(475, 1, True)], 0, True, "confirmed"),
+        ([evaluation(480, run_id="x"), evaluation(480, 1, True)], 0, None, "not ours"),
+        ([point("learner", env_steps=999)], 0, None, "not yet"),
+        ([point("learner", env_steps=1000)], 0, False, "1000 env steps"),
+        ([], 60, False, "60 s have passed"),
+    ],
+)
+def test_when_a_run_is_over(records, wall_s, reached, says):
+    finish = judge(STOP, progress(*records), wall_s)
+    assert (finish.reached if finish else None) is reached
+    if finish:
+        assert says in finish.reason
+
+
+def test_without_a_target_a_limit_is_what_was_wanted():
+    finish = judge(StopSpec(env_steps=5), progress(point("learner", env_steps=5)), 0)
+    assert finish is not None and finish.reached
+
+
+def test_a_summary_speaks_of_the_version_that_passed():
+    found = progress(
+        point("learner", env_steps=900, updates=50, policy_version=7, resumed=1),
+        point("processor", dead_letters=2),
+        evaluation(480, 3),
+        evaluation(490, 3, True),
+        evaluation(100, 7),
+    )
+    finish = judge(STOP, found, 0)
+    summary = summarise(
+        "e", found, finish, state="finished", reason="r", wall_s=2.0,
+        env_steps_before=500,
+    )  # fmt: skip
+    assert (summary.policy_version, summary.eval_return_mean) == (3, 490.0)
+    assert (summary.env_steps, summary.env_steps_per_s) == (900, 200.0)
+    assert summary.resumed and summary.reached and summary.dead_letters == 2
+    assert Summary.from_json(summary.to_json()) == summary

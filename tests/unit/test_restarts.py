@@ -1,0 +1,45 @@
+import pytest
+
+from infra.control.restarts import MAX_FAILURES, Failures, after_failure
+from infra.control.scheduler import Assignment, wanted_roles
+from schemas.experiment import load_file
+from tests.unit.test_experiment import SAMPLE
+
+
+def test_the_first_failure_is_restarted_at_once_and_further_ones_later():
+    failures, delays = Failures(), []
+    for _ in range(4):
+        failures = after_failure(failures, started_at_s=99.0, now_s=100.0, jitter=0.0)
+        delays.append(failures.retry_at_s - 100.0)
+    assert delays == [0.0, 0.5, 1.0, 2.0]
+
+
+def test_jitter_spreads_a_delay_by_half():
+    failures = after_failure(Failures(count=3), 99.0, 100.0, jitter=1.0)
+    assert failures.retry_at_s == pytest.approx(100.0 + 2.0 * 1.5)
+
+
+def test_a_process_that_fails_again_and_again_is_given_up():
+    failures = Failures()
+    for _ in range(MAX_FAILURES):
+        failures = after_failure(failures, 99.0, 100.0, 0.0)
+        assert not failures.gave_up
+    assert after_failure(failures, 99.0, 100.0, 0.0).gave_up
+
+
+def test_a_healthy_minute_forgives():
+    failures = after_failure(Failures(count=5, total=5), 0.0, 61.0, 0.0)
+    assert (failures.count, failures.total) == (1, 6)
+
+
+def test_a_spec_wants_its_replicas():
+    spec = load_file(SAMPLE).spec
+    roles = wanted_roles(spec)
+    assert sorted(roles) == [
+        Assignment("evaluator", 0),
+        Assignment("learner", 0),
+        Assignment("processor", 0),
+        Assignment("worker", 0),
+        Assignment("worker", 1),
+    ]
+    assert wanted_roles(spec.model_copy(update={"state": "stopped"})) == []
