@@ -1,0 +1,1 @@
+"""This machine, measured with the production code."""

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Annotated
 
+import psutil
 import typer
 from rich.console import Console
 
@@ -18,6 +19,7 @@ from rollstream.interrupts import interruptible
 from rollstream.overrides import apply_overrides
 from rollstream.run_command import exit_code, run_experiment
 from schemas.experiment import Experiment, from_values, load_values
+from schemas.fit import check_fit
 
 app = typer.Typer(
     name="rollstream",
@@ -165,7 +167,7 @@ def bench_pipeline(
     rate: Annotated[
         float, typer.Option(min=0, help="Env steps/s in all; 0: as fast as it goes.")
     ] = 0.0,
-    flow: Annotated[str, typer.Option(help="free or credit.")] = "free",
+    flow: Annotated[str, typer.Option(help="free, credit or both.")] = "both",
     as_json: Json = False,
 ) -> None:
     """Measure worker -> trajectories -> Faust -> replay -> decoded at the learner."""
@@ -187,9 +189,10 @@ def _with_modules(settings: Settings, modules: list[str] | None) -> Settings:
 
 def _check_environment(settings: Settings, experiment: Experiment) -> None:
     # Here, not above: gymnasium takes a quarter of a second to import.
-    from producers.environments import check_environment
+    from producers.validation import try_environment
 
-    check_environment(experiment.spec, settings.env_modules)
+    env = try_environment(experiment.spec.env, settings)
+    check_fit(experiment.spec, env, psutil.virtual_memory().total)
 
 
 def _running() -> Settings:

@@ -8,13 +8,13 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.table import Table
 
-from infra.doctor import examine
+from infra.doctor import run_checks
 from infra.settings import Settings
 
 
 def doctor(settings: Settings, *, as_json: bool) -> int:
     """Print every check; return 0 when all are fine, else 1."""
-    checks = examine(settings)
+    checks = list(run_checks(settings))
     if as_json:
         print(json.dumps([asdict(check) for check in checks]))
     else:

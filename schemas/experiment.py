@@ -108,11 +108,15 @@ class ExplorationSpec(_Part):
 
 
 class WorkersSpec(_Part):
-    """Env workers: ``replicas`` processes of B environments, T steps a record."""
+    """Env workers: ``replicas`` processes of B environments, T steps a record.
+
+    ``max_env_steps_per_s``: of each worker; 0: as fast as it goes.
+    """
 
     replicas: int = Field(1, ge=0, le=10_000)
     envs_per_worker: int = Field(16, ge=1, le=65_536)
     unroll_length: int = Field(32, ge=1, le=10_000)
+    max_env_steps_per_s: float = Field(0.0, ge=0)
     exploration: ExplorationSpec = ExplorationSpec()
 
 

@@ -1,0 +1,1 @@
+"""A real Apache Kafka and ZooKeeper on this machine, as child processes."""

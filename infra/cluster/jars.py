@@ -1,4 +1,4 @@
-"""jars.lock -> the jars of Kafka and ZooKeeper, in the cache, with their hashes checked.
+"""jars.lock -> the cached jars of Kafka and ZooKeeper, their hashes checked.
 
 Downloaded at first use, exactly those of the lock; afterwards no network is needed.
 """
@@ -62,7 +62,8 @@ def read_lock(path: Path = LOCK_FILE) -> list[Jar]:
                 f"found {line!r}",
                 "install rollstream again, or restore the file from the repository",
             )
-        jars.append(Jar(*parts, digest))
+        group, artifact, version = parts
+        jars.append(Jar(group, artifact, version, digest))
     return jars
 
 

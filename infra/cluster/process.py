@@ -16,6 +16,7 @@ import psutil
 from infra.errors import ClusterError
 
 _POLL_S = 0.02
+_KILL_TIMEOUT_S = 5.0
 
 # Children of this process: kept to be reaped, and so that none is a zombie.
 _children: dict[int, subprocess.Popen[bytes]] = {}
@@ -103,24 +104,14 @@ def send_signal(pid: int, tail: Sequence[str], number: signal.Signals) -> bool:
     return True
 
 
-def wait_gone(pid: int, tail: Sequence[str], timeout_s: float) -> bool:
-    """Waits for the end of the process; returns whether it came in time."""
-    deadline = time.monotonic() + timeout_s
-    while is_ours(pid, tail):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_POLL_S)
-    return True
-
-
 def stop(pid: int | None, tail: Sequence[str], timeout_s: float) -> bool:
     """Ends the process: SIGTERM, and SIGKILL at the deadline.
 
     Returns whether it ended on SIGTERM (or was gone already).
     """
-    if pid is None or not send_signal(pid, tail, signal.SIGTERM):
+    if pid is None or not is_ours(pid, tail):
         return True
-    if wait_gone(pid, tail, timeout_s):
+    if _end(pid, tail, signal.SIGTERM, timeout_s):
         return True
     kill(pid, tail)
     return False
@@ -128,12 +119,40 @@ def stop(pid: int | None, tail: Sequence[str], timeout_s: float) -> bool:
 
 def kill(pid: int, tail: Sequence[str]) -> None:
     """Ends the process with SIGKILL and waits until the system has removed it."""
-    send_signal(pid, tail, signal.SIGKILL)
-    if not wait_gone(pid, tail, 5.0):
+    if not _end(pid, tail, signal.SIGKILL, _KILL_TIMEOUT_S):
         raise ClusterError(
             f"process {pid} does not end on SIGKILL",
             "it hangs in the kernel, mostly on a disk: check the disk",
         )
+
+
+def _end(
+    pid: int, tail: Sequence[str], number: signal.Signals, timeout_s: float
+) -> bool:
+    try:
+        # It remembers when the process began, so a recycled pid is not taken for it.
+        process = psutil.Process(pid)
+    except psutil.NoSuchProcess:
+        return True
+    if not send_signal(pid, tail, number):
+        return True
+    deadline = time.monotonic() + timeout_s
+    # Not `is_ours`: the command line goes before the ports and file locks do.
+    while not _is_gone(process):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def _is_gone(process: psutil.Process) -> bool:
+    child = _children.get(process.pid)
+    if child is not None:
+        return child.poll() is not None
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def start_time(pid: int) -> float | None:

@@ -138,14 +138,15 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=self._environment(),
+                env=self.environment(),
                 # Its own session: Ctrl-C in the terminal reaches only us.
                 start_new_session=True,
             )
         failures = Failures(failures.count, failures.total)
         return _Child(process, time.monotonic(), failures)
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """Return the environment variables of a role process."""
         settings = self._settings
         return {
             **os.environ,

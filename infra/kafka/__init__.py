@@ -1,0 +1,1 @@
+"""Kafka clients, topics and delivery: the only place where clients are made."""

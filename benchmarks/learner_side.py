@@ -1,0 +1,149 @@
+"""What a learner does until it learns: consume, decode, de-duplicate, grant credit.
+
+``python -m benchmarks.learner_side EXPERIMENT --index SECONDS``: publishes one policy,
+measures for so many seconds once batches of that policy arrive, prints a JSON line.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+
+from infra.control.members import register
+from infra.control.role import EXIT_OK, RoleContext, StopRequest, role_main
+from infra.kafka.clients import make_admin, make_producer
+from infra.kafka.delivery import Sender
+from infra.monitoring.reporter import Reporter, now_ms
+from learner.actor_graph import export_actor
+from learner.algorithms import build
+from learner.assembly import make_limiter, make_windows
+from learner.counters import Counters
+from learner.dedup import Ledger, Verdict
+from learner.feed import Delivered, Feed
+from learner.flow import Flow
+from learner.intake import identity
+from learner.opening import open_log
+from learner.publisher import Publisher
+from learner.roster import Roster
+from learner.train import wait_for_env
+
+_GRANT_S = 0.02
+_WARM_UP_S = 2.0
+
+
+@dataclass
+class Measured:
+    """What arrived within the measured time."""
+
+    began_s: float = 0.0
+    steps: int = 0
+    latencies_ms: list[float] = field(default_factory=list)
+
+
+class LearnerSide:
+    """A learner without its buffer and updates."""
+
+    def __init__(self, context: RoleContext, stop: StopRequest) -> None:
+        self._context = context
+        self._stop = stop
+        self._sender = Sender(
+            make_producer(context.settings, client_id=context.client_id)
+        )
+        self._epoch = register(self._sender, context)
+        self._reporter = Reporter(self._sender, context, self._epoch)
+        self._roster = Roster(context, self._reporter, self._epoch)
+        self._ledger = Ledger(context.run_id)
+        self._windows = make_windows(context.spec, self._ledger)
+        self._flow = Flow(
+            context,
+            self._epoch,
+            self._sender,
+            self._roster,
+            self._windows,
+            make_limiter(context.spec),
+            self._ledger,
+        )
+        self._measured = Measured()
+
+    def run(self, seconds: float) -> int:
+        """Publish a policy, then measure; return the exit code."""
+        born_at_ms = self._roster.wait_for_own()
+        admin = make_admin(self._context.settings)
+        starts = open_log(self._context, admin, None, born_at_ms).starts
+        feed = Feed(self._context, self._sender, self._reporter, Counters(), starts)
+        self._publish_policy()
+        self._measure(feed, seconds)
+        self._print(seconds)
+        feed.close()
+        self._roster.close()
+        return EXIT_OK
+
+    def _publish_policy(self) -> None:
+        env = wait_for_env(self._roster, self._reporter, self._stop)
+        if env is None:
+            raise SystemExit(EXIT_OK)
+        algorithm = build(env, self._context.spec)
+        publisher = Publisher(self._sender, self._context, self._epoch)
+        publisher.publish_graph(export_actor(algorithm.actor()))
+        publisher.publish(algorithm.policy_tensors(), 0, time.monotonic())
+        self._sender.flush(5.0)
+
+    def _measure(self, feed: Feed, seconds: float) -> None:
+        measured, granted_s = self._measured, 0.0
+        while not self._stop.is_set():
+            now_s = time.monotonic()
+            if measured.began_s and now_s - measured.began_s - _WARM_UP_S > seconds:
+                return
+            if now_s - granted_s > _GRANT_S:
+                granted_s = now_s
+                self._flow.follow_members()
+                self._flow.grant(now_s, may_move=True)
+                self._sender.poll()
+            feed.fill(_GRANT_S)
+            while (delivered := feed.take()) is not None:
+                self._take(delivered)
+                feed.handled(delivered)
+
+    def _take(self, delivered: Delivered) -> None:
+        batch, measured = delivered.batch, self._measured
+        verdict = self._ledger.judge(identity(batch)).verdict
+        now_s = time.monotonic()
+        self._windows.arrived(
+            batch.worker,
+            batch.incarnation,
+            batch.first_step + batch.num_steps,
+            batch.num_steps,
+            now_s,
+        )
+        if verdict is not Verdict.NEW:
+            return
+        # Everything a learner would read is opened, as the buffer does.
+        observations = [tensor.array() for tensor in batch.observations.values()]
+        valid = int(batch.valid.array().sum()) if observations else 0
+        if batch.policy.version >= 0 and not measured.began_s:
+            measured.began_s = now_s
+        if measured.began_s and now_s - measured.began_s > _WARM_UP_S:
+            measured.steps += valid
+            measured.latencies_ms.append(now_ms() - batch.produced_at_ms)
+
+    def _print(self, seconds: float) -> None:
+        print(
+            json.dumps(
+                {
+                    "steps_per_s": self._measured.steps / seconds,
+                    "latencies_ms": self._measured.latencies_ms,
+                    "lost_steps": self._ledger.lost_steps,
+                }
+            ),
+            flush=True,
+        )
+
+
+def run(context: RoleContext, stop: StopRequest) -> int:
+    """Measure; the index says for how many seconds."""
+    return LearnerSide(context, stop).run(float(context.index))
+
+
+if __name__ == "__main__":
+    role_main("learner", run)

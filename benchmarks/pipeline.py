@@ -1,0 +1,273 @@
+"""``rollstream bench pipeline``: the whole path, with the production processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from infra.cluster.local import LocalCluster
+from infra.control.experiments import new_run_id, publish_experiment
+from infra.control.members import ensure_experiment_topics
+from infra.control.scheduler import Assignment
+from infra.control.supervisor import Supervisor
+from infra.errors import RollstreamError
+from infra.kafka.clients import make_producer
+from infra.kafka.delivery import Sender
+from infra.kafka.topic_admin import delete_topics
+from infra.monitoring.follow import MetricsFollower
+from infra.settings import Settings
+from schemas.experiment import Experiment, from_values
+from schemas.topics import TOPICS, topic_name
+
+_START_S = 60.0
+_SAMPLE_S = 0.25
+
+
+@dataclass(frozen=True)
+class Load:
+    """What to measure; ``rate`` is env steps/s in all, 0: as fast as it goes."""
+
+    workers: int
+    envs: int
+    unroll: int
+    n_step: int
+    seconds: float
+    rate: float
+    flow: str
+
+
+@dataclass(frozen=True)
+class ProcessUse:
+    """What a process used: CPU seconds while measured, peak resident MB."""
+
+    role: str
+    cpu_s: float
+    peak_rss_mb: float
+
+
+def run_bench(
+    settings: Settings, load: Load, console: Console, *, as_json: bool
+) -> None:
+    """Measure and print; with flow ``both``, free first and credit beside it."""
+    flows = ["free", "credit"] if load.flow == "both" else [load.flow]
+    cluster = LocalCluster(settings, report=lambda line: console.print(line))
+    with cluster:
+        endpoints = cluster.start()
+        there = settings.at(endpoints.bootstrap_servers, endpoints.zookeeper)
+        found = {flow: measure(there, load, flow, cluster.pids()) for flow in flows}
+    result: dict[str, Any] = {**found[flows[0]], "flow": flows[0]}
+    if len(flows) > 1:
+        result[flows[1]] = found[flows[1]]
+    if as_json:
+        print(json.dumps(result))
+    else:
+        for flow in flows:
+            show(console, load, flow, found[flow])
+
+
+def measure(
+    settings: Settings, load: Load, flow: str, services: dict[str, int]
+) -> dict[str, Any]:
+    """Run the processes once and return the figures."""
+    experiment = bench_experiment(load, flow)
+    with ExitStack() as closing:
+        ensure_experiment_topics(settings, experiment)
+        closing.callback(_delete_topics, settings, experiment.name)
+        sender = Sender(make_producer(settings, client_id="bench"))
+        run_id = new_run_id()
+        publish_experiment(sender, experiment, run_id, -1)
+        logs = Path(closing.enter_context(tempfile.TemporaryDirectory()))
+        supervisor = Supervisor(settings, experiment.name, logs)
+        closing.callback(supervisor.stop)
+        side = _start_learner_side(supervisor, experiment.name, load.seconds)
+        closing.callback(side.kill)
+        supervisor.start([Assignment("processor", 0)])
+        supervisor.start([Assignment("worker", i) for i in range(load.workers)])
+        follower = MetricsFollower(settings, experiment.name, run_id)
+        closing.callback(follower.close)
+        pids = {a.key: pid for a, pid in supervisor.pids().items()}
+        meter = Meter({**pids, "learner side": side.pid, **services})
+        output = _wait(side, supervisor, follower, meter, load)
+        uses = meter.uses()
+        supervisor.stop()
+        follower.read_to_end(2.0)
+        return _figures(output, follower, meter, uses)
+
+
+def bench_experiment(load: Load, flow: str) -> Experiment:
+    """Return the experiment that is measured: CartPole, a 2 x 64 MLP."""
+    rate = load.rate / load.workers
+    return from_values(
+        {
+            "apiVersion": "rollstream/v1",
+            "kind": "Experiment",
+            "metadata": {"name": f"bench-{time.time_ns() // 1_000_000}"},
+            "spec": {
+                "env": {"id": "CartPole-v1"},
+                "workers": {
+                    "replicas": load.workers,
+                    "envsPerWorker": load.envs,
+                    "unrollLength": load.unroll,
+                    "maxEnvStepsPerS": rate,
+                },
+                "processor": {"nStep": load.n_step},
+                "learner": {"network": {"hidden": [64, 64]}},
+                "evaluator": {"replicas": 0},
+                "flow": {"mode": flow},
+                "topics": {"partitions": 8, "diskBudget": "4GB"},
+            },
+        }
+    )
+
+
+class Meter:
+    """CPU time of processes between the first and the last sample, and peak memory."""
+
+    def __init__(self, pids: dict[str, int]) -> None:
+        self._processes = {role: psutil.Process(pid) for role, pid in pids.items()}
+        self._first: dict[str, float] = {}
+        self._last: dict[str, float] = {}
+        self._peak_mb: dict[str, float] = {}
+        self.worker_samples: list[tuple[float, int]] = []
+
+    def sample(self) -> None:
+        """Look at every process that still runs."""
+        for role, process in self._processes.items():
+            try:
+                times, memory = process.cpu_times(), process.memory_info()
+            except psutil.Error:
+                continue
+            self._last[role] = times.user + times.system
+            self._first.setdefault(role, self._last[role])
+            peak = max(self._peak_mb.get(role, 0.0), memory.rss / 2**20)
+            self._peak_mb[role] = peak
+
+    def uses(self) -> list[ProcessUse]:
+        """Return what each process used."""
+        return [
+            ProcessUse(
+                role,
+                round(self._last[role] - self._first[role], 2),
+                round(self._peak_mb[role], 1),
+            )
+            for role in self._last
+        ]
+
+
+def _start_learner_side(
+    supervisor: Supervisor, name: str, seconds: float
+) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "benchmarks.learner_side",
+            name,
+            "--index",
+            str(int(seconds)),
+        ],
+        env=supervisor.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def _wait(
+    side: subprocess.Popen[str],
+    supervisor: Supervisor,
+    follower: MetricsFollower,
+    meter: Meter,
+    load: Load,
+) -> dict[str, Any]:
+    """Sample until the learner side has printed what it found."""
+    deadline_s = time.monotonic() + _START_S + load.seconds
+    while side.poll() is None:
+        follower.poll(_SAMPLE_S)
+        meter.sample()
+        produced = follower.progress.total("worker", "env_steps")
+        meter.worker_samples.append((time.monotonic(), produced))
+        for gone in supervisor.poll():
+            raise RollstreamError(
+                f"bench: {gone.assignment.key} ended with {gone.code}: {gone.last_line}"
+            )
+        if time.monotonic() > deadline_s:
+            raise RollstreamError(
+                f"bench: expected an end within {_START_S + load.seconds:.0f} s"
+            )
+    lines = (side.stdout.read() if side.stdout else "").splitlines()
+    if side.returncode != 0 or not lines:
+        raise RollstreamError(f"bench: the learner side ended with {side.returncode}")
+    found: dict[str, Any] = json.loads(lines[-1])
+    return found
+
+
+def _figures(
+    output: dict[str, Any],
+    follower: MetricsFollower,
+    meter: Meter,
+    uses: list[ProcessUse],
+) -> dict[str, Any]:
+    steps = follower.progress.total("worker", "env_steps")
+    size = follower.progress.total("worker", "bytes")
+    latencies = output["latencies_ms"] or [0.0]
+    p50, p95, p99 = np.percentile(latencies, [50, 95, 99])
+    return {
+        "worker_steps_per_s": round(_worker_rate(meter.worker_samples)),
+        "learner_ready_steps_per_s": round(output["steps_per_s"]),
+        "latency_ms": {"p50": p50, "p95": p95, "p99": p99},
+        "bytes_per_step": round(size / max(steps, 1), 1),
+        "lost_steps": output["lost_steps"],
+        "processes": [asdict(use) for use in uses],
+    }
+
+
+def _worker_rate(samples: list[tuple[float, int]]) -> float:
+    """Steps/s over the second half of the time, when all is under way."""
+    half = samples[len(samples) // 2 :]
+    # Workers report once a second: from change to change is exact.
+    changes = [b for a, b in zip(half, half[1:], strict=False) if a[1] != b[1]]
+    if len(changes) < 2:
+        return 0.0
+    (first_s, first), (last_s, last) = changes[0], changes[-1]
+    return (last - first) / (last_s - first_s)
+
+
+def _delete_topics(settings: Settings, name: str) -> None:
+    delete_topics(settings, [topic_name(t, name) for t in TOPICS if t.per_experiment])
+
+
+def show(console: Console, load: Load, flow: str, found: dict[str, Any]) -> None:
+    """Print the figures of one flow."""
+    latency = found["latency_ms"]
+    table = Table.grid(padding=(0, 3))
+    table.add_column(style="dim")
+    table.add_column(justify="right")
+    table.add_row("flow", flow)
+    table.add_row("load", f"{load.workers} x {load.envs} envs, T={load.unroll}")
+    table.add_row("worker", f"{found['worker_steps_per_s']:,} steps/s")
+    table.add_row("learner-ready", f"{found['learner_ready_steps_per_s']:,} steps/s")
+    table.add_row(
+        "latency",
+        f"p50 {latency['p50']:.0f}, p95 {latency['p95']:.0f}, "
+        f"p99 {latency['p99']:.0f} ms",
+    )
+    table.add_row("bytes/step", f"{found['bytes_per_step']}")
+    table.add_row("lost", f"{found['lost_steps']} steps")
+    for use in found["processes"]:
+        used = f"{use['cpu_s']:.1f} s CPU, {use['peak_rss_mb']:.0f} MB"
+        table.add_row(use["role"], used)
+    console.print(table)

@@ -1,0 +1,238 @@
+"""Small topics read whole, and offsets looked up: what every role needs."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+
+from infra.errors import KafkaUnavailable, OffsetError, TopicError
+from infra.kafka.clients import Traffic, make_consumer
+from infra.settings import Settings
+
+_TIMEOUT_S = 30.0
+_POLL_S = 0.1
+_BATCH = 500
+
+
+@dataclass(frozen=True)
+class Message:
+    """One record of the log."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    """When it was appended, in milliseconds since the epoch."""
+
+    key: str
+    """Empty for a record without one."""
+
+    value: bytes
+    tombstone: bool = False
+    """It says that its key is deleted; its value is empty then."""
+
+
+def to_message(raw: Any) -> Message:
+    """Converts what a consumer returned; the caller has checked its error."""
+    key, value = raw.key(), raw.value()
+    return Message(
+        topic=raw.topic(),
+        partition=raw.partition(),
+        offset=raw.offset(),
+        timestamp_ms=raw.timestamp()[1],
+        key=(key or b"").decode(errors="replace"),
+        value=value or b"",
+        tombstone=value is None,
+    )
+
+
+def read_to_end(
+    settings: Settings,
+    topic: str,
+    partition: int = 0,
+    start: int = OFFSET_BEGINNING,
+    timeout_s: float = _TIMEOUT_S,
+) -> Iterator[Message]:
+    """Yields the records from `start` to the end that the topic has now.
+
+    The end is fixed at the call: what arrives later is not read. Gaps left by
+    compaction, deletion, transactions and aborted records are passed over.
+
+    Raises:
+        OffsetError: `start` is no longer, or not yet, in the log.
+        KafkaUnavailable: No progress for `timeout_s`.
+    """
+    with _consumer(settings, f"reader-{topic}") as consumer:
+        begin, end = watermarks(consumer, topic, partition, timeout_s)
+        first = begin if start == OFFSET_BEGINNING else start
+        if not begin <= first <= end:
+            raise OffsetError(
+                f"{topic}[{partition}]: offset {first} is not in the log, which "
+                f"holds {begin} to {end}",
+                "read from an offset that is there",
+            )
+        # Told of the end, a reader of a compacted topic need not wait for records
+        # that were removed.
+        consumer.assign([TopicPartition(topic, partition, first)])
+        yield from _until(consumer, topic, partition, end, timeout_s)
+
+
+def _until(
+    consumer: Consumer, topic: str, partition: int, end: int, timeout_s: float
+) -> Iterator[Message]:
+    where = TopicPartition(topic, partition)
+    last_progress, position = time.monotonic(), -1
+    while True:
+        for raw in consumer.consume(_BATCH, _POLL_S):
+            error = raw.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise _reading_error(topic, partition, error)
+            # An offset at the end: a record that came later, or the end itself.
+            if (raw.offset() or 0) >= end:
+                return
+            if error is None:
+                yield to_message(raw)
+        now, before = time.monotonic(), position
+        position = consumer.position([where])[0].offset
+        if position >= end:
+            return
+        if position != before:
+            last_progress = now
+        if now - last_progress > timeout_s:
+            raise KafkaUnavailable(
+                f"{topic}[{partition}]: nothing was read for {timeout_s:g} s at "
+                f"offset {position} of {end}",
+                "check that the brokers answer, and that no transaction is left open",
+            )
+
+
+def _reading_error(topic: str, partition: int, error: KafkaError) -> TopicError:
+    return TopicError(
+        f"{topic}[{partition}] cannot be read: {error.str()}",
+        "check that the topic exists and may be read",
+    )
+
+
+def latest_by_key(
+    settings: Settings, topic: str, partition: int = 0, timeout_s: float = _TIMEOUT_S
+) -> dict[str, Message]:
+    """Returns the newest record of each key; deleted keys (tombstones) are absent."""
+    latest: dict[str, Message] = {}
+    for message in read_to_end(settings, topic, partition, timeout_s=timeout_s):
+        if message.tombstone:
+            latest.pop(message.key, None)
+        else:
+            latest[message.key] = message
+    return latest
+
+
+def watermarks(
+    consumer: Consumer, topic: str, partition: int, timeout_s: float = _TIMEOUT_S
+) -> tuple[int, int]:
+    """Asks the broker for (first offset, next offset) of a partition.
+
+    With read-committed isolation the end is the last stable offset.
+    """
+    try:
+        found = consumer.get_watermark_offsets(
+            TopicPartition(topic, partition), timeout=timeout_s
+        )
+    except KafkaException as exc:
+        error = exc.args[0]
+        if error.code() in _TOPIC_ERRORS:
+            raise _reading_error(topic, partition, error) from exc
+        raise KafkaUnavailable(
+            f"the offsets of {topic}[{partition}] cannot be had: {error.str()}",
+            "check that the brokers answer",
+        ) from exc
+    if found is None:
+        raise KafkaUnavailable(
+            f"no broker gives the offsets of {topic}[{partition}] within "
+            f"{timeout_s:g} s",
+            "check that the brokers answer",
+        )
+    return int(found[0]), int(found[1])
+
+
+_TOPIC_ERRORS = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+)
+
+
+def partitions_of(consumer: Consumer, topic: str) -> list[int]:
+    """Returns the topic's partitions in order."""
+    try:
+        found = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
+    except KafkaException as exc:
+        raise KafkaUnavailable(
+            f"the partitions of {topic} cannot be had: {exc.args[0].str()}",
+            "check that the brokers answer",
+        ) from exc
+    if found.error is not None:
+        raise TopicError(
+            f"topic {topic} cannot be read: {found.error.str()}",
+            "check that the topic exists and may be read",
+        )
+    return sorted(found.partitions)
+
+
+def beginning_offsets(consumer: Consumer, topic: str) -> dict[int, int]:
+    """Returns the first offset that is still there, by partition."""
+    return {
+        p: watermarks(consumer, topic, p)[0] for p in partitions_of(consumer, topic)
+    }
+
+
+def end_offsets(consumer: Consumer, topic: str) -> dict[int, int]:
+    """Returns the offset that the next record gets, by partition."""
+    return {
+        p: watermarks(consumer, topic, p)[1] for p in partitions_of(consumer, topic)
+    }
+
+
+def offset_at_time(
+    consumer: Consumer, topic: str, time_ms: int, partitions: Sequence[int] = ()
+) -> dict[int, int]:
+    """Returns the first offset appended at or after a time, by partition.
+
+    `time_ms` is milliseconds since the epoch, UTC. Where nothing is that young it is
+    the end of the log.
+    """
+    wanted = list(partitions) or partitions_of(consumer, topic)
+    request = [TopicPartition(topic, partition, time_ms) for partition in wanted]
+    found = consumer.offsets_for_times(request, timeout=_TIMEOUT_S)
+    return {
+        item.partition: item.offset
+        if item.offset >= 0
+        else watermarks(consumer, topic, item.partition)[1]
+        for item in found
+    }
+
+
+@contextlib.contextmanager
+def _consumer(settings: Settings, client_id: str) -> Iterator[Consumer]:
+    consumer = make_consumer(
+        settings,
+        group=None,
+        client_id=client_id,
+        traffic=Traffic.CONTROL,
+        overrides={"enable.partition.eof": True},
+    )
+    try:
+        yield consumer
+    finally:
+        consumer.close()

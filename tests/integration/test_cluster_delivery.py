@@ -1,0 +1,216 @@
+import multiprocessing
+import threading
+import time
+
+import pytest
+
+from infra.errors import DeliveryError, OffsetError, TopicError
+from infra.kafka.clients import Traffic, make_consumer, make_producer
+from infra.kafka.delivery import DeliveryTooLarge, Sender
+from infra.kafka.reading import (
+    beginning_offsets,
+    end_offsets,
+    latest_by_key,
+    offset_at_time,
+    read_to_end,
+)
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def sender(settings):
+    return Sender(make_producer(settings, client_id="test", traffic=Traffic.CONTROL))
+
+
+@pytest.fixture
+def consumer(settings):
+    consumer = make_consumer(settings, group=None, client_id="test")
+    yield consumer
+    consumer.close()
+
+
+def test_full_queue_makes_the_sender_wait_and_loses_nothing(settings, topic):
+    producer = make_producer(
+        settings,
+        client_id="test",
+        overrides={"queue.buffering.max.messages": 1000},
+    )
+    waits = []
+    sender = Sender(producer, while_waiting=lambda: waits.append(1))
+    for number in range(100_000):
+        sender.send(topic, b"%d" % number, "key")
+        assert sender.counts.in_flight <= 1001
+    assert sender.flush(60.0) == 0
+    assert waits
+    assert sender.counts.delivered == 100_000
+    values = [int(message.value) for message in read_to_end(settings, topic)]
+    assert values == list(range(100_000))
+
+
+@pytest.mark.parametrize("key", ["", b"", None])
+def test_empty_key_is_refused_at_once(sender, key):
+    before = time.monotonic()
+    with pytest.raises(ValueError, match="topic some-topic: expected a key"):
+        sender.send("some-topic", b"value", key)
+    assert time.monotonic() - before < 1.0
+
+
+def test_send_and_wait_returns_the_offset(sender, topic):
+    assert [sender.send_and_wait(topic, b"v", "k") for _ in range(3)] == [0, 1, 2]
+    assert sender.counts.in_flight == 0
+    assert sender.counts.in_flight_bytes == 0
+
+
+def test_record_above_the_topics_limit_is_refused_for_good(sender, make_topic):
+    topic = make_topic(max_message_bytes="1000")
+    sender.send(topic, bytes(5000), "k")
+    with pytest.raises(DeliveryError, match=f"topic {topic}: a record was refused"):
+        sender.flush(10.0)
+    with pytest.raises(DeliveryError, match="refused for good"):
+        sender.send(topic, b"small", "k")
+
+
+def test_too_large_record_may_be_tolerated(settings, make_topic):
+    topic = make_topic(max_message_bytes="1000")
+    producer = make_producer(settings, client_id="test")
+    sender, errors = Sender(producer, tolerate_too_large=True), []
+    sender.send(topic, bytes(5000), "k", on_delivery=lambda e, _: errors.append(e))
+    with pytest.raises(DeliveryTooLarge, match="cut it"):
+        sender.send(topic, bytes(17 * 2**20), "k")
+    assert sender.flush(10.0) == 0
+    assert len(errors) == 1
+    assert sender.send_and_wait(topic, b"small", "k") == 0
+    assert sender.counts.failed == 2
+
+
+def test_unknown_topic_is_an_error_within_seconds(sender):
+    sender.send("rollstream.no-such-topic", b"v", "k")
+    with pytest.raises(DeliveryError, match="no-such-topic"):
+        sender.flush(20.0)
+
+
+def test_stop_event_ends_the_wait_for_an_absent_broker(settings):
+    nowhere = settings.at("127.0.0.1:1", "127.0.0.1:1")
+    producer = make_producer(
+        nowhere, client_id="test", overrides={"queue.buffering.max.messages": 2}
+    )
+    stop = threading.Event()
+    sender = Sender(producer, stop=stop)
+    threading.Timer(0.5, stop.set).start()
+    with pytest.raises(DeliveryError, match="told to stop"):
+        for _ in range(3):
+            sender.send("rollstream.some-topic", b"v", "k")
+    assert sender.abandon() == 2
+
+
+def _use_after_fork(sender, connection):
+    try:
+        sender.send("some-topic", b"v", "k")
+    except DeliveryError as exc:
+        connection.send(str(exc))
+
+
+def test_use_after_fork_is_an_error_that_names_it(sender):
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    child = context.Process(target=_use_after_fork, args=(sender, theirs))
+    child.start()
+    assert ours.poll(10.0)
+    assert "after a fork" in ours.recv()
+    child.join(10.0)
+    if child.is_alive():
+        child.kill()
+        child.join()
+
+
+COMPACTED = {
+    "cleanup_policy": "compact",
+    "segment_ms": "100",
+    "min_cleanable_dirty_ratio": "0.01",
+    "max_compaction_lag_ms": "200",
+}
+
+
+def test_reading_a_compacted_topic_ends_although_offsets_are_missing(
+    settings, sender, make_topic
+):
+    topic = make_topic(**COMPACTED)
+    for round_number in range(20):
+        for key in ("a", "b"):
+            sender.send_and_wait(topic, b"%d" % round_number, key)
+    sender.send_and_wait(topic, None, "a")
+    deadline = time.monotonic() + 60.0
+    while len(messages := list(read_to_end(settings, topic))) > 35:
+        assert time.monotonic() < deadline, "the cleaner never ran"
+        # Only a new record closes the segment that the cleaner may then read.
+        sender.send_and_wait(topic, b"again", "c")
+        time.sleep(0.5)
+    offsets = [message.offset for message in messages]
+    assert offsets == sorted(offsets)
+    latest = latest_by_key(settings, topic)
+    assert {key: message.value for key, message in latest.items()} == {
+        "b": b"19",
+        "c": b"again",
+    }
+
+
+def test_reading_an_empty_topic_ends(settings, topic):
+    assert list(read_to_end(settings, topic)) == []
+
+
+def test_reading_starts_where_told(settings, sender, topic):
+    for number in range(5):
+        sender.send_and_wait(topic, b"%d" % number, "k")
+    values = [message.value for message in read_to_end(settings, topic, start=3)]
+    assert values == [b"3", b"4"]
+    assert list(read_to_end(settings, topic, start=5)) == []
+    with pytest.raises(OffsetError, match="offset 6 is not in the log.*0 to 5"):
+        list(read_to_end(settings, topic, start=6))
+
+
+def test_reading_passes_over_aborted_transactions(settings, topic):
+    producer = make_producer(
+        settings, client_id="test", overrides={"transactional.id": topic}
+    )
+    producer.init_transactions(30)
+    for number, finish in enumerate([True, False, True, False]):
+        producer.begin_transaction()
+        producer.produce(topic, b"%d" % number, "k")
+        producer.flush(10)
+        if finish:
+            producer.commit_transaction(30)
+        else:
+            producer.abort_transaction(30)
+    values = [message.value for message in read_to_end(settings, topic)]
+    assert values == [b"0", b"2"]
+
+
+def test_reading_an_unknown_topic_is_an_error(settings):
+    with pytest.raises(TopicError, match="no-such-topic"):
+        list(read_to_end(settings, "rollstream.no-such-topic"))
+
+
+def test_offsets_of_every_partition(consumer, sender, make_topic):
+    topic = make_topic(2)
+    sender.send_and_wait(topic, b"v", "k", partition=1)
+    assert beginning_offsets(consumer, topic) == {0: 0, 1: 0}
+    assert end_offsets(consumer, topic) == {0: 0, 1: 1}
+
+
+def test_offset_at_time_finds_the_first_younger_record(
+    settings, consumer, sender, make_topic
+):
+    topic = make_topic(message_timestamp_type="LogAppendTime")
+    sender.send_and_wait(topic, b"old", "k")
+    time.sleep(0.05)
+    sender.send_and_wait(topic, b"new", "k")
+    old, new = read_to_end(settings, topic)
+    assert old.timestamp_ms < new.timestamp_ms
+    assert offset_at_time(consumer, topic, old.timestamp_ms + 1) == {0: 1}
+    assert offset_at_time(consumer, topic, new.timestamp_ms + 1) == {0: 2}
+
+
+def test_unknown_topic_has_no_offsets(consumer):
+    with pytest.raises(TopicError, match="no-such-topic"):
+        end_offsets(consumer, "rollstream.no-such-topic")

@@ -1,0 +1,128 @@
+"""What clients see when the broker is killed, frozen or stopped under them."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from infra.kafka.clients import Traffic, make_consumer, make_producer
+from infra.kafka.delivery import Sender
+from infra.kafka.reading import read_to_end
+
+pytestmark = pytest.mark.kafka
+
+
+class Feed:
+    """Sends numbered records of 10 kB, about 1,000 per second, until told to stop."""
+
+    def __init__(self, settings, topic):
+        producer = make_producer(settings, client_id="test")
+        self.sender = Sender(producer)
+        self.error = None
+        self.sent = 0
+        self._topic = topic
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self):
+        try:
+            while not self._stop.is_set():
+                value = b"%010d" % self.sent + bytes(10_000)
+                self.sender.send(self._topic, value, "k", 0)
+                self.sent += 1
+                time.sleep(0.001)
+        except Exception as exc:
+            self.error = exc
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self._thread.join()
+
+    def wait_delivered(self, more, timeout_s=30.0):
+        goal = self.sender.counts.delivered + more
+        deadline = time.monotonic() + timeout_s
+        while self.sender.counts.delivered < goal:
+            assert self.error is None
+            assert time.monotonic() < deadline, "nothing is delivered any more"
+            time.sleep(0.01)
+
+
+def _numbers(settings, topic):
+    return [int(message.value[:10]) for message in read_to_end(settings, topic)]
+
+
+def test_records_of_a_running_producer_survive_kill_9_of_the_broker(
+    settings, local_cluster, topic
+):
+    with Feed(settings, topic) as feed:
+        feed.wait_delivered(200)
+        local_cluster.kill_broker()
+        time.sleep(1.0)
+        local_cluster.restart_broker()
+        feed.wait_delivered(200)
+    assert feed.error is None
+    assert feed.sender.flush(30.0) == 0
+    assert _numbers(settings, topic) == list(range(feed.sent))
+
+
+def test_consumer_goes_on_where_it_was_after_kill_9_of_the_broker(
+    settings, local_cluster, topic
+):
+    consumer = make_consumer(
+        settings, group=None, client_id="test", traffic=Traffic.BULK
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    numbers = []
+
+    def consume_until(goal):
+        deadline = time.monotonic() + 30.0
+        while len(numbers) < goal:
+            assert time.monotonic() < deadline
+            for message in consumer.consume(100, 0.1):
+                assert message.error() is None or message.error().retriable()
+                numbers.append(int(message.value()[:10]))
+
+    with Feed(settings, topic) as feed:
+        consume_until(200)
+        local_cluster.kill_broker()
+        local_cluster.restart_broker()
+        consume_until(len(numbers) + 500)
+    consumer.close()
+    assert feed.error is None
+    assert numbers == list(range(len(numbers)))
+
+
+def test_frozen_broker_delays_but_loses_nothing(settings, local_cluster, topic):
+    with Feed(settings, topic) as feed:
+        feed.wait_delivered(200)
+        pid = local_cluster.pids()["kafka"]
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(5.0)
+        os.kill(pid, signal.SIGCONT)
+        feed.wait_delivered(200)
+    assert feed.error is None
+    assert feed.sender.flush(30.0) == 0
+    assert _numbers(settings, topic) == list(range(feed.sent))
+
+
+def test_broker_under_load_stops_in_time_and_loses_nothing(
+    settings, local_cluster, topic
+):
+    with Feed(settings, topic) as feed:
+        feed.wait_delivered(200)
+        before = time.monotonic()
+        local_cluster.stop()
+        took = time.monotonic() - before
+        local_cluster.start()
+        feed.wait_delivered(200)
+    assert took < 8.0
+    assert feed.error is None
+    assert feed.sender.flush(30.0) == 0
+    assert _numbers(settings, topic) == list(range(feed.sent))

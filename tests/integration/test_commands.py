@@ -1,0 +1,163 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from infra.control.experiments import new_run_id, publish_experiment
+from infra.control.members import ensure_experiment_topics
+from infra.kafka.clients import make_producer
+from infra.kafka.delivery import Sender
+from rollstream.peek_command import BadOffset, parse_time_ms, peek
+from rollstream.topics_command import topics
+from schemas.codec import encode
+from schemas.experiment import from_values
+from schemas.topics import TRAJECTORIES, topic_name
+from tests.unit.sample_records import unroll
+from tests.unit.test_experiment import values
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def sender(settings):
+    return Sender(make_producer(settings, client_id="test-commands"))
+
+
+def rollstream(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "rollstream.cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
+
+
+def test_peek_decodes_what_is_ours_and_shows_what_is_not(
+    settings, sender, make_topic, capsys
+):
+    topic = make_topic(partitions=2)
+    for sequence in range(3):
+        sender.send_and_wait(topic, encode(unroll(sequence=sequence)), "w3", 1)
+    sender.send_and_wait(topic, b"garbage", "w3", 0)
+    peek(settings, topic, "0", 2, partition=1, as_json=True)
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [record["sequence"] for record in found] == [0, 1]
+    assert found[0]["observations"][""] == ("<f4[4, 2, 4] RAW [1, 1, 1, 1, 1, 1, ...]")
+    peek(settings, topic, "-1", 1, partition=None, as_json=True)
+    last = json.loads(capsys.readouterr().out)
+    assert "expected the first byte 0" in last["error"]
+    assert last["first_bytes"].startswith("67 61 72")
+    peek(settings, topic, "-2", 2, partition=1, as_json=False)
+    text = capsys.readouterr().out
+    assert "offset 1  Unroll" in text and "sequence: 2" in text
+
+
+def test_peek_finds_records_by_time(settings, sender, make_topic, capsys):
+    topic = make_topic()
+    sender.send_and_wait(topic, encode(unroll(sequence=0)), "w3")
+    peek(settings, topic, "@2020-01-01T00:00:00Z", 5, partition=None, as_json=True)
+    assert json.loads(capsys.readouterr().out)["sequence"] == 0
+    peek(settings, topic, "@2100-01-01T00:00:00Z", 5, partition=None, as_json=False)
+    assert "no record there" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["2026-01-01T00:00:00", "yesterday"])
+def test_a_time_needs_a_zone(text):
+    with pytest.raises(BadOffset, match="time: expected"):
+        parse_time_ms(text)
+
+
+def test_topics_shows_the_map_beside_the_broker(settings, sender, capsys):
+    experiment = from_values(values(metadata__name="shown"))
+    ensure_experiment_topics(settings, experiment)
+    publish_experiment(sender, experiment, new_run_id(), -1)
+    sender.send_and_wait(topic_name(TRAJECTORIES, "shown"), encode(unroll()), "w3", 3)
+    topics(settings, "shown", to_print=False, as_json=True)
+    rows = {row["topic"]: row for row in json.loads(capsys.readouterr().out)}
+    row = rows["rollstream.shown.trajectories"]
+    assert row["found"]["partitions"] == row["wanted"]["partitions"] == 8
+    assert row["found"]["config"]["message.timestamp.type"] == "LogAppendTime"
+    assert sum(row["found"]["end_offsets"]) == 1
+    topics(settings, "shown", to_print=True, as_json=False)
+    commands = capsys.readouterr().out.splitlines()
+    assert len(commands) == len(rows)
+    assert all("--create --if-not-exists --topic rollstream." in c for c in commands)
+
+
+def test_an_unknown_experiment_is_named(settings):
+    done = rollstream("topics", "nobody-made-this")
+    assert done.returncode == 1
+    assert "found 'nobody-made-this'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_refused_spec_exits_with_2_and_publishes_nothing(tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_text("apiVersion: rollstream/v1\nkind: Experiment\nspec: {sed: 1}\n")
+    done = rollstream("run", str(path), "--json")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "spec.sed: expected a known key (did you mean seed?)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [[], ["run"], ["validate"], ["up"], ["down"], ["doctor"], ["topics"], ["peek"],
+     ["bench", "pipeline"]],
+)  # fmt: skip
+def test_every_command_has_help_with_an_example(command):
+    done = rollstream(*command, "--help", COLUMNS="200")
+    assert done.returncode == 0
+    assert "Example:" in done.stdout
+
+
+def test_up_leaves_a_cluster_that_down_stops(tmp_path):
+    environment = {"ROLLSTREAM_DATA_DIR": str(tmp_path)}
+    for name in ("KAFKA_BOOTSTRAP_SERVERS", "ROLLSTREAM_ZOOKEEPER"):
+        environment[name] = ""
+    started = rollstream("up", "--json", **environment)
+    try:
+        assert started.returncode == 0, started.stderr
+        brokers = json.loads(started.stdout)["KAFKA_BOOTSTRAP_SERVERS"]
+        checks = json.loads(rollstream("doctor", "--json", **environment).stdout)
+        assert any(brokers in check["found"] for check in checks)
+    finally:
+        assert rollstream("down", **environment).returncode == 0
+    found = rollstream("topics", **environment)
+    assert found.returncode == 1
+    assert "expected a running cluster, found none" in found.stderr
+
+
+def test_ctrl_c_while_the_cluster_starts_leaves_nothing(tmp_path):
+    environment = {**os.environ, "ROLLSTREAM_DATA_DIR": str(tmp_path)}
+    for name in ("KAFKA_BOOTSTRAP_SERVERS", "ROLLSTREAM_ZOOKEEPER"):
+        environment.pop(name, None)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rollstream.cli", "up"],
+        env=environment,
+        stderr=subprocess.PIPE,
+    )
+    wait_until(lambda: any(tmp_path.glob("cluster/*.json")))
+    process.send_signal(signal.SIGINT)
+    started_s = time.monotonic()
+    _, _ = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert time.monotonic() - started_s < 10
+    assert not processes_of(tmp_path)
+
+
+def processes_of(directory):
+    listing = subprocess.run(["ps", "-eo", "args="], capture_output=True, text=True)
+    return [line for line in listing.stdout.splitlines() if str(directory) in line]
+
+
+def wait_until(condition, timeout_s=20.0):
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "not within the time"
+        time.sleep(0.02)

@@ -1,0 +1,84 @@
+import threading
+import time
+
+import pytest
+from kazoo.client import KazooClient
+
+from infra.control.coordination import AlreadyRuns, Coordination
+from infra.errors import RollstreamError
+from infra.settings import Settings
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def make_coordination(settings):
+    opened = []
+
+    def make():
+        coordination = Coordination(settings)
+        coordination.start()
+        opened.append(coordination)
+        return coordination
+
+    yield make
+    for coordination in opened:
+        coordination.close()
+
+
+def wait_for(condition, timeout_s=20.0):
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "not within the time"
+        time.sleep(0.02)
+
+
+def test_an_agent_and_its_roles_are_seen_and_vanish_with_it(make_coordination):
+    agent, watcher = make_coordination(), make_coordination()
+    agent.register_agent()
+    agent.register_role("seen", "worker/0", 41)
+    agent.register_role("seen", "worker/0", 42)
+    assert watcher.agents()[agent.name]["pid"] > 0
+    assert watcher.live_roles("seen") == {"worker-0": {"agent": agent.name, "pid": 42}}
+    agent.close()
+    assert agent.name not in watcher.agents()
+    assert watcher.live_roles("seen") == {}
+
+
+def test_only_one_runs_an_experiment(make_coordination):
+    first, second = make_coordination(), make_coordination()
+    first.claim_experiment("claimed")
+    with pytest.raises(AlreadyRuns, match="expected nobody to run it, found"):
+        second.claim_experiment("claimed", wait_s=0.2)
+
+
+def test_a_claim_that_is_let_go_passes_to_who_waits(make_coordination):
+    first, second = make_coordination(), make_coordination()
+    first.claim_experiment("passed-on")
+    threading.Timer(0.3, first.close).start()
+    second.claim_experiment("passed-on", wait_s=20.0)
+
+
+def test_what_was_registered_comes_back_with_a_new_session(make_coordination):
+    agent, watcher = make_coordination(), make_coordination()
+    agent.register_role("expired", "learner/0", 7)
+    expire(agent)
+    wait_for(lambda: watcher.live_roles("expired").get("learner-0", {}).get("pid") == 7)
+
+
+def expire(coordination):
+    """End a session as ZooKeeper does: a second client takes it over and closes it."""
+    client = coordination._client
+    session = client.client_id[0]
+    thief = KazooClient(hosts=client.hosts[0][0] + f":{client.hosts[0][1]}",
+                        client_id=client.client_id)  # fmt: skip
+    thief.start()
+    thief.stop()
+    thief.close()
+    wait_for(lambda: client.client_id is not None and client.client_id[0] != session)
+
+
+def test_without_zookeeper_the_error_says_what_to_do(tmp_path):
+    nowhere = Settings(data_dir=tmp_path, zookeeper="127.0.0.1:9")
+    with pytest.raises(RollstreamError, match="rollstream doctor"):
+        Coordination(nowhere).start(timeout_s=0.5)

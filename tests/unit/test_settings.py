@@ -1,0 +1,108 @@
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from infra.errors import SettingsError
+from infra.settings import Settings, load_settings
+
+
+def test_defaults_need_no_variable():
+    settings = load_settings()
+    assert settings.bootstrap_servers is None
+    assert settings.zookeeper is None
+    assert settings.data_dir.name == "rollstream"
+    assert settings.env_modules == ()
+
+
+def test_every_variable_is_read(monkeypatch, tmp_path):
+    ca_file = tmp_path / "ca.pem"
+    ca_file.touch()
+    values = {
+        "KAFKA_BOOTSTRAP_SERVERS": "a:1, b:2",
+        "ROLLSTREAM_ZOOKEEPER": "z:2181/chroot",
+        "ROLLSTREAM_DATA_DIR": str(tmp_path / "data"),
+        "ROLLSTREAM_CACHE_DIR": "~/cache",
+        "ROLLSTREAM_ENV_MODULES": "envs, more.envs",
+        "ROLLSTREAM_LEARNER_MODULES": "nets",
+        "ROLLSTREAM_KAFKA_SECURITY_PROTOCOL": "SASL_SSL",
+        "ROLLSTREAM_KAFKA_SASL_MECHANISM": "PLAIN",
+        "ROLLSTREAM_KAFKA_SASL_USERNAME": "me",
+        "ROLLSTREAM_KAFKA_SASL_PASSWORD": "geheim",
+        "ROLLSTREAM_KAFKA_CA_FILE": str(ca_file),
+    }
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    settings = load_settings()
+    assert settings.bootstrap_servers == "a:1,b:2"
+    assert settings.zookeeper == "z:2181/chroot"
+    assert settings.data_dir == tmp_path / "data"
+    assert settings.cache_dir == Path.home() / "cache"
+    assert settings.env_modules == ("envs", "more.envs")
+    assert settings.learner_modules == ("nets",)
+    assert settings.sasl_password.get_secret_value() == "geheim"
+    assert settings.ca_file == ca_file
+
+
+def test_empty_variable_means_not_set(monkeypatch):
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "")
+    assert load_settings().bootstrap_servers is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("KAFKA_BOOTSTRAP_SERVERS", "localhost", "expected host:port"),
+        ("KAFKA_BOOTSTRAP_SERVERS", "a:1,,b:2", "expected host:port"),
+        ("KAFKA_BOOTSTRAP_SERVERS", "a:99999", "expected host:port"),
+        ("ROLLSTREAM_ZOOKEEPER", "zk", "expected host:port"),
+        ("ROLLSTREAM_ENV_MODULES", "a,b-c", "expected module names"),
+        ("ROLLSTREAM_KAFKA_SECURITY_PROTOCOL", "TLS", "expected 'PLAINTEXT'"),
+        ("ROLLSTREAM_KAFKA_CA_FILE", "/no/such.pem", "expected the path of a PEM"),
+        ("ROLLSTREAM_DATA_DIR", "/etc/passwd", "expected a directory"),
+    ],
+)
+def test_error_names_variable_expectation_and_value(monkeypatch, name, value, expected):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    assert f"{name}: {expected}" in str(caught.value)
+    assert f"found {value!r}" in str(caught.value)
+
+
+def test_security_is_given_whole_or_not_at_all(monkeypatch):
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "a:1")
+    monkeypatch.setenv("ROLLSTREAM_KAFKA_SASL_PASSWORD", "geheim")
+    with pytest.raises(SettingsError, match="expected SASL_SSL or SASL_PLAINTEXT"):
+        load_settings()
+    monkeypatch.setenv("ROLLSTREAM_KAFKA_SECURITY_PROTOCOL", "SASL_SSL")
+    with pytest.raises(SettingsError, match="expected all three.*found 1") as caught:
+        load_settings()
+    assert "geheim" not in str(caught.value)
+
+
+def test_local_broker_has_no_security(monkeypatch):
+    monkeypatch.setenv("ROLLSTREAM_KAFKA_SECURITY_PROTOCOL", "SSL")
+    with pytest.raises(SettingsError, match="KAFKA_BOOTSTRAP_SERVERS: expected"):
+        load_settings()
+
+
+def test_password_is_never_printed():
+    settings = Settings(
+        bootstrap_servers="a:1",
+        security_protocol="SASL_SSL",
+        sasl_mechanism="PLAIN",
+        sasl_username="me",
+        sasl_password="geheim",
+    )
+    assert "geheim" not in f"{settings} {settings!r} {settings.model_dump_json()}"
+
+
+def test_settings_do_not_change():
+    with pytest.raises(ValidationError):
+        Settings().bootstrap_servers = "a:1"
+
+
+def test_at_points_elsewhere():
+    settings = Settings().at("a:1", "z:2")
+    assert (settings.bootstrap_servers, settings.zookeeper) == ("a:1", "z:2")
