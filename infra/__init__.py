@@ -1,0 +1,1 @@
+"""Where we run: settings, clusters, clients, supervision, monitoring."""

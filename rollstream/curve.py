@@ -20,7 +20,7 @@ def write_curve(
     figure, axes = pyplot.subplots(figsize=(8, 4.5), dpi=120)
     training = progress.training_curve
     axes.plot(
-        [point.env_steps for point in training],
+        progress.env_steps_at([point.at_ms for point in training]),
         [point.mean_return for point in training],
         color="#9aa5b1",
         linewidth=1,
@@ -28,7 +28,7 @@ def write_curve(
     )
     evaluations = [point for point, _ in progress.evaluations]
     axes.plot(
-        [point.env_steps for point in evaluations],
+        progress.env_steps_at([point.at_ms for point in evaluations]),
         [point.mean_return for point in evaluations],
         color="#1f6feb",
         marker="o",

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
 
 from infra.cluster.local import LocalCluster
 from infra.control.runs import Run, open_run
@@ -108,9 +108,6 @@ def curve_path(directory: Path) -> Path:
 
 def show_summary(console: Console, summary: Summary, directory: Path) -> None:
     """Print a run's summary and where everything lies."""
-    table = Table.grid(padding=(0, 3))
-    table.add_column(style="dim")
-    table.add_column()
     evaluation = summary.eval_return_mean
     rows = {
         "state": f"{summary.state}: {summary.reason}",
@@ -128,8 +125,8 @@ def show_summary(console: Console, summary: Summary, directory: Path) -> None:
     if curve_path(directory).exists():
         rows["learning curve"] = str(curve_path(directory))
     for name, value in rows.items():
-        table.add_row(name, value)
-    console.print(table, soft_wrap=True)
+        # Not a table: a path that is cut or folded cannot be copied.
+        console.print(f"[dim]{name:<16}[/]{escape(value)}", soft_wrap=True)
 
 
 def exit_code(summary: Summary) -> int:

@@ -169,6 +169,8 @@ def configure_logging(name: str) -> None:
     )
     for noisy in ("aiokafka", "kazoo", "rollstream.kafka"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
+    for chatty in ("onnx_ir", "onnxscript"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
 def _parse(role: str, argv: list[str] | None) -> argparse.Namespace:

@@ -6,6 +6,7 @@ Counters start anew with each incarnation: totals add up the last value of each.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,9 +26,8 @@ CURVE_POINTS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """A mean return, and how much experience the learner had had by then."""
+    """A mean return, and when it was."""
 
-    env_steps: int
     at_ms: int
     mean_return: float
 
@@ -60,6 +60,9 @@ class Progress:
         default_factory=lambda: deque(maxlen=RECENT_EPISODES)
     )
     episodes: int = 0
+    step_times: deque[tuple[int, int]] = field(
+        default_factory=lambda: deque(maxlen=CURVE_POINTS)
+    )
     evaluations: list[tuple[CurvePoint, Evaluation]] = field(default_factory=list)
     training_curve: deque[CurvePoint] = field(
         default_factory=lambda: deque(maxlen=CURVE_POINTS)
@@ -73,11 +76,13 @@ class Progress:
             self.points[record.role, record.index] = record
             key = (record.role, record.index, record.incarnation)
             self._counters[key] = dict(record.values)
+            if record.role == "learner":
+                self.step_times.append((record.produced_at_ms, self.env_steps))
         elif isinstance(record, EpisodesFinished):
             self._add_episodes(record)
         else:
             mean = float(np.mean(record.returns.array()))
-            self.evaluations.append((self._point(record.produced_at_ms, mean), record))
+            self.evaluations.append((CurvePoint(record.produced_at_ms, mean), record))
 
     def total(self, role: str, counter: str) -> int:
         """Return a counter's sum over the processes and incarnations of a role."""
@@ -104,6 +109,14 @@ class Progress:
         """The mean return of the last episodes of all workers, exploration included."""
         return float(np.mean(self.recent_returns)) if self.recent_returns else None
 
+    def env_steps_at(self, times_ms: Sequence[int]) -> list[float]:
+        """Return how many steps the learner had had at each time, interpolated."""
+        if not self.step_times:
+            return [0.0] * len(times_ms)
+        at_ms, steps = zip(*sorted(self.step_times), strict=True)
+        found: list[float] = np.interp(times_ms, at_ms, steps).tolist()
+        return found
+
     @property
     def last_evaluation(self) -> tuple[CurvePoint, Evaluation] | None:
         """The newest evaluation."""
@@ -126,10 +139,7 @@ class Progress:
         self.episodes += len(returns)
         self.recent_returns.extend(returns[-RECENT_EPISODES:].tolist())
         if mean := self.mean_return:
-            self.training_curve.append(self._point(record.produced_at_ms, mean))
-
-    def _point(self, at_ms: int, mean: float) -> CurvePoint:
-        return CurvePoint(self.env_steps, at_ms, mean)
+            self.training_curve.append(CurvePoint(record.produced_at_ms, mean))
 
 
 def judge(stop: StopSpec, progress: Progress, wall_s: float) -> Finish | None:

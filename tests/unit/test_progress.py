@@ -65,6 +65,15 @@ def test_the_mean_return_is_of_the_last_hundred_episodes():
     assert Progress(RUN).mean_return is None
 
 
+def test_a_curve_interpolates_between_the_learners_reports():
+    found = progress(
+        point("learner", at_ms=1000, env_steps=100),
+        point("learner", at_ms=3000, env_steps=500),
+    )
+    assert found.env_steps_at([0, 1000, 2000, 9000]) == [100, 100, 300, 500]
+    assert Progress(RUN).env_steps_at([5]) == [0]
+
+
 def test_after_a_rebalance_the_newest_position_counts():
     found = progress(
         point("processor", 0, at_ms=2, positions=[Position("t", 0, 50, 40, 10)]),
