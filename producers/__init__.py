@@ -1,0 +1,1 @@
+"""Env workers and the evaluator: environments -> trajectories."""

@@ -1,0 +1,119 @@
+"""Evaluated versions -> the best so far, published under ``best``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from infra.control.role import RoleContext
+from infra.kafka.delivery import Sender
+from infra.kafka.reading import latest_by_key, read_to_end
+from producers.policy import Policy
+from producers.policy_feed import BEST_KEY, CHUNK_KEY
+from schemas.codec import decode, encode, writer_schema
+from schemas.records import (
+    NO_POLICY,
+    Evaluation,
+    PolicyChunk,
+    PolicyRef,
+    PolicyVersion,
+)
+from schemas.topics import METRICS, POLICIES, POLICY_HISTORY
+
+CHUNK_BYTES = 8 << 20
+# The learner alternates slots 0 and 1; these are the best's.
+_SLOTS = (2, 3)
+
+
+@dataclass(frozen=True, order=True)
+class Score:
+    """What makes a version better: confirmed first, then the mean of all episodes."""
+
+    confirmed: bool
+    mean: float
+
+
+class BestPolicy:
+    """The best version of a run.
+
+    Attributes:
+        score: its score; None before the first.
+        ref: which it is.
+    """
+
+    def __init__(self, context: RoleContext, sender: Sender) -> None:
+        self.score: Score | None = None
+        self.ref = NO_POLICY
+        self._context = context
+        self._sender = sender
+        self._published = 0
+
+    def recall(self) -> None:
+        """Find the best of an evaluator before this one, and how good it was."""
+        topic = self._context.topic(POLICIES)
+        message = latest_by_key(self._context.settings, topic).get(BEST_KEY)
+        if message is None:
+            return
+        best = decode(message.value, PolicyVersion)
+        if best.run_id != self._context.run_id:
+            return
+        self._published = best.slot + 1  # the other slot comes next
+        self.ref = PolicyRef(best.epoch, best.version)
+        for evaluation in self._evaluations():
+            if evaluation.policy == self.ref:
+                mean = float(evaluation.returns.array().mean())
+                self.score = Score(evaluation.confirmation, mean)
+
+    def offer(self, policy: Policy, score: Score) -> bool:
+        """Publish a version if it is better than all before; return whether it is.
+
+        Steps: 1. chunks, if it is large; 2. the manifest under ``best``, once those
+        are acknowledged; 3. a copy to the history.
+
+        Raises:
+            DeliveryError: it cannot be delivered.
+        """
+        if self.score is not None and score <= self.score:
+            return False
+        self.score = score
+        if policy.ref == self.ref:
+            return True  # it is the best already; now by more episodes
+        topic = self._context.topic(POLICIES)
+        slot = _SLOTS[self._published % len(_SLOTS)]
+        record, chunks = _split(policy, slot)
+        for chunk in chunks:  # step 1
+            key = f"{CHUNK_KEY}/{slot}/{chunk.chunk}"
+            self._sender.send_and_wait(topic, encode(chunk), key)
+        self._sender.send_and_wait(topic, encode(record), BEST_KEY)  # step 2
+        self._sender.send_and_wait(  # step 3
+            self._context.topic(POLICY_HISTORY), encode(record), str(record.version)
+        )
+        self.ref = policy.ref
+        self._published += 1
+        return True
+
+    def _evaluations(self) -> list[Evaluation]:
+        topic = self._context.topic(METRICS)
+        return [
+            decode(message.value, Evaluation)
+            for message in read_to_end(self._context.settings, topic)
+            if writer_schema(message.value).name == Evaluation.__name__
+        ]
+
+
+def _split(policy: Policy, slot: int) -> tuple[PolicyVersion, list[PolicyChunk]]:
+    data, version = policy.tensors, policy.version
+    if len(data) <= CHUNK_BYTES:
+        return replace(version, tensors=data, num_chunks=0, slot=slot), []
+    chunks = [
+        PolicyChunk(
+            experiment=version.experiment,
+            run_id=version.run_id,
+            epoch=version.epoch,
+            version=version.version,
+            slot=slot,
+            chunk=i,
+            data=data[start : start + CHUNK_BYTES],
+        )
+        for i, start in enumerate(range(0, len(data), CHUNK_BYTES))
+    ]
+    return replace(version, tensors=b"", num_chunks=len(chunks), slot=slot), chunks

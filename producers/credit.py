@@ -1,0 +1,102 @@
+"""How far may this worker step? Pure rules on Credit records."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from infra.errors import RollstreamError
+from schemas.experiment import Spec
+from schemas.records import NO_POLICY, Credit, PolicyRef
+
+
+class Superseded(RollstreamError):
+    """A newer incarnation of this worker exists: this one must stop."""
+
+    def __init__(self, worker: str, ours: int, theirs: int) -> None:
+        super().__init__(
+            f"{worker}: expected incarnation {ours} to be its newest, found {theirs}",
+            "two processes have one index, or this one was taken for dead; it stops",
+        )
+
+
+def floor_window(spec: Spec) -> int:
+    """Return the first window in unrolls: enough for the n-step horizon to close."""
+    if spec.flow.window:
+        return spec.flow.window
+    horizon = (spec.processor.n_step - 1) / spec.workers.unroll_length
+    return max(2, 1 + math.ceil(horizon))
+
+
+@dataclass
+class CreditGate:
+    """The credit of one incarnation, as its worker knows it.
+
+    Rules: (1) only this run's records count; (2) a record of an older learner epoch
+    than one seen does not; (3) of those for this incarnation the farthest stands, for
+    a delayed record must not take credit back; (4) a record for a newer incarnation
+    ends this one.
+
+    Attributes:
+        worker: ``w<index>``.
+        run_id: of the run.
+        incarnation: whose credit this is.
+        allowed_step: steps below this may be taken.
+        free: never wait.
+        epoch: the newest learner seen; -1 before.
+        min_policy: what must act.
+        grants: how often a record allowed more than all before it, or came from a new
+            learner.
+    """
+
+    worker: str
+    run_id: str
+    incarnation: int
+    allowed_step: int
+    free: bool = False
+    epoch: int = -1
+    min_policy: PolicyRef = NO_POLICY
+    grants: int = field(default=0)
+
+    @classmethod
+    def open(cls, spec: Spec, worker: str, run_id: str, incarnation: int) -> CreditGate:
+        """Return the gate of a new incarnation, with one floor window of credit."""
+        return cls(
+            worker=worker,
+            run_id=run_id,
+            incarnation=incarnation,
+            allowed_step=floor_window(spec) * spec.workers.unroll_length,
+            free=spec.flow.mode == "free",
+        )
+
+    def take(self, credit: Credit) -> None:
+        """Take a learner's record into account; raises Superseded."""
+        if credit.run_id != self.run_id or credit.epoch < self.epoch:
+            return
+        if credit.epoch > self.epoch:
+            self.epoch = credit.epoch
+            self.min_policy = credit.min_policy
+            self.grants += 1
+        self.min_policy = max(self.min_policy, credit.min_policy)
+        ours = credit.allowed.get(self.worker)
+        if ours is None:
+            return
+        if ours.incarnation > self.incarnation:
+            raise Superseded(self.worker, self.incarnation, ours.incarnation)
+        if ours.incarnation == self.incarnation:
+            self.grants += ours.allowed_step > self.allowed_step
+            self.allowed_step = max(self.allowed_step, ours.allowed_step)
+
+    def may_step(self, first_step: int, num_steps: int, policy: PolicyRef) -> bool:
+        """Whether an unroll of these steps may be made with this policy."""
+        if self.free:
+            return True
+        if policy < self.min_policy:
+            return False
+        return first_step + num_steps <= self.allowed_step
+
+    def renew(self, spec: Spec, incarnation: int) -> CreditGate:
+        """Return the gate of the next incarnation; what is known of learners stays."""
+        gate = CreditGate.open(spec, self.worker, self.run_id, incarnation)
+        gate.epoch, gate.min_policy = self.epoch, self.min_policy
+        return gate

@@ -1,0 +1,164 @@
+"""Policies -> evaluations: ``python -m producers.evaluator EXPERIMENT --index 0``."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+from infra.control.members import register
+from infra.control.role import EXIT_OK, RoleContext, StopRequest, role_main
+from infra.errors import RollstreamError
+from infra.kafka.clients import Traffic, make_producer
+from infra.kafka.delivery import Sender
+from infra.monitoring.reporter import Reporter, now_ms
+from producers.actors import Actors
+from producers.best_policy import BestPolicy, Score
+from producers.credit import Superseded
+from producers.environments import describe_environments, make_environments
+from producers.evaluation import EvaluationResult, evaluate
+from producers.follow import Followed
+from producers.guarded_env import Environments
+from producers.policy import Policy
+from producers.seeding import evaluation_seeds
+from producers.watchdog import Watchdog
+from producers.worker_report import report_failure
+from schemas.records import NO_POLICY, Evaluation
+from schemas.tensors import pack
+
+_POLL_S = 0.05
+FLUSH_S = 5.0
+
+
+class Evaluator:
+    """Evaluates the newest version, one at a time; publishes the best."""
+
+    def __init__(
+        self, context: RoleContext, stop: StopRequest, environments: Environments
+    ) -> None:
+        self._context = context
+        self._spec = context.spec
+        self._stop = stop
+        self._environments = environments
+        producer = make_producer(
+            context.settings, client_id=context.client_id, traffic=Traffic.CONTROL
+        )
+        self._sender = Sender(producer)
+        env = describe_environments(context.spec.env, environments, context.settings)
+        self._actors = Actors(context, env, environments.num_envs, greedy=True)
+        self._followed = Followed(
+            context, self._actors.feed, lambda credit: None, self._on_problem
+        )
+        self._best = BestPolicy(context, self._sender)
+        self._evaluated = NO_POLICY
+        self._episodes = 0
+
+    def run(self) -> int:
+        """Work until told to stop; return the exit code.
+
+        Raises:
+            Superseded: a newer evaluator of this run exists.
+        """
+        incarnation = register(self._sender, self._context)
+        self._reporter = Reporter(self._sender, self._context, incarnation)
+        self._best.recall()
+        self._followed.start(incarnation)
+        try:
+            while not self._stop.is_set():
+                self._followed.poll(_POLL_S)
+                if self._followed.newest_member > incarnation:
+                    newest = self._followed.newest_member
+                    raise Superseded("evaluator", incarnation, newest)
+                policy = self._actors.feed.current
+                if policy is not None and policy.ref > self._evaluated:
+                    self._evaluate(policy)
+        except RollstreamError as exc:
+            self._reporter.event("evaluator-failed", "alert", str(exc))
+            raise
+        finally:
+            self._followed.close()
+            self._sender.flush(FLUSH_S)
+        return EXIT_OK
+
+    def _evaluate(self, policy: Policy) -> None:
+        """Evaluate one version; once more on other seeds when it reaches the goal."""
+        started_s = time.monotonic()
+        self._evaluated = policy.ref
+        first = self._run_episodes(policy, round_=0)
+        if first is None:
+            return
+        mean = float(first.returns.mean())
+        self._publish(policy, first, confirmation=False)
+        self._best.offer(policy, Score(False, mean))
+        goal = self._spec.stop.mean_return
+        if goal is not None and mean >= goal:
+            self._confirm(policy, goal)
+        # Leave half of the time to the processes whose work this is about.
+        self._stop.wait(time.monotonic() - started_s)
+
+    def _confirm(self, policy: Policy, goal: float) -> None:
+        second = self._run_episodes(policy, round_=1)
+        if second is None:
+            return
+        mean = float(second.returns.mean())
+        # Before the evaluation: whoever stops at it finds the best in place.
+        self._best.offer(policy, Score(mean >= goal, mean))
+        self._publish(policy, second, confirmation=True)
+
+    def _run_episodes(self, policy: Policy, round_: int) -> EvaluationResult | None:
+        ref = policy.ref
+        return evaluate(
+            self._environments,
+            self._actors.make(policy),
+            evaluation_seeds(self._spec.seed, ref.epoch, ref.version, round_),
+            self._spec.evaluator.episodes,
+            self._stop.is_set,
+        )
+
+    def _publish(
+        self, policy: Policy, result: EvaluationResult, *, confirmation: bool
+    ) -> None:
+        self._episodes += len(result.returns)
+        self._reporter.send(
+            Evaluation(
+                experiment=self._context.experiment.name,
+                run_id=self._context.run_id,
+                policy=policy.ref,
+                train_step=policy.version.train_step,
+                returns=pack(result.returns),
+                lengths=pack(result.lengths),
+                confirmation=confirmation,
+                produced_at_ms=now_ms(),
+            )
+        )
+        self._reporter.metrics(
+            {
+                "episodes": self._episodes,
+                "policy_version": policy.ref.version,
+                "return_mean": float(result.returns.mean()),
+            }
+        )
+
+    def _on_problem(self, kind: str, reason: str) -> None:
+        self._reporter.event(kind, "warning", reason)
+
+
+def run(context: RoleContext, stop: StopRequest) -> int:
+    """Run an evaluator until told to stop; return its exit code."""
+    spec = context.spec
+    with contextlib.ExitStack() as closing:
+        watchdog = Watchdog(spec.env.step_timeout_s)
+        closing.callback(watchdog.close)
+        num_envs = min(spec.evaluator.envs, spec.evaluator.episodes)
+        try:
+            environments = make_environments(
+                spec.env, num_envs, context.settings, watchdog
+            )
+        except RollstreamError as exc:
+            report_failure(context, exc)
+            raise
+        closing.callback(environments.close)
+        return Evaluator(context, stop, environments).run()
+
+
+if __name__ == "__main__":
+    role_main("evaluator", run)

@@ -1,0 +1,264 @@
+"""PolicyGraph and PolicyVersion records -> a policy that answers observations.
+
+Nothing from a topic is unpickled: graphs are ONNX, parameters safetensors, and both
+are checked against their hashes, the environment and each other before they act.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from producers.spaces import Fields
+from schemas.records import (
+    EnvDescription,
+    PolicyGraph,
+    PolicyRef,
+    PolicyVersion,
+    SpaceField,
+)
+from schemas.tensors import Array
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+MAX_GRAPH_BYTES = 15 << 20
+MAX_POLICY_BYTES = 512 << 20
+_HEADS = {
+    "q": {"q"},
+    "categorical": {"logits", "value"},
+    "gaussian": {"mean", "log_std", "value"},
+}
+_DTYPES = {
+    "tensor(float)": "<f4",
+    "tensor(double)": "<f8",
+    "tensor(float16)": "<f2",
+    "tensor(bool)": "|b1",
+    "tensor(uint8)": "|u1",
+    "tensor(int8)": "|i1",
+    **{f"tensor(int{8 * n})": f"<i{n}" for n in (2, 4, 8)},
+    **{f"tensor(uint{8 * n})": f"<u{n}" for n in (2, 4, 8)},
+}
+# A tensor kept in a file: its first entry is always keyed "location" (protobuf: field
+# 1, 8 bytes). A graph from a topic must not make us read files.
+_EXTERNAL_DATA = b"\x0a\x08location"
+
+
+class PolicyRefused(ValueError):
+    """A graph or version that cannot act here; the policy before it stays."""
+
+
+def stacked(field: SpaceField, frame_stack: int) -> SpaceField:
+    """Return what a policy sees of a field: k frames, oldest first, when stacked."""
+    if frame_stack == 1:
+        return field
+    return replace(field, shape=(frame_stack, *field.shape))
+
+
+@dataclass(frozen=True)
+class PolicySession:
+    """A graph ready to run.
+
+    Attributes:
+        graph: its record.
+        observed: the fields whose input the graph has kept; an exporter drops those
+            that nothing depends on.
+        params: dtype and shape of each parameter and buffer it has kept, by name.
+    """
+
+    graph: PolicyGraph
+    observed: tuple[str, ...]
+    params: Mapping[str, tuple[str, tuple[int, ...]]]
+    _session: onnxruntime.InferenceSession
+
+    def run(
+        self, observations: Fields, states: Fields, params: Fields
+    ) -> dict[str, Array]:
+        """Return the graph's outputs by name: the head's, and ``state/<name>``.
+
+        Args:
+            observations: [B, ...] by field name, more fields than the graph takes.
+            states: [B, ...] by name.
+            params: inputs as ``PolicySession.load`` returned them.
+        """
+        feed: dict[str, Any] = dict(params)
+        for name in self.observed:
+            feed["obs/" + name] = observations[name]
+        for name, state in states.items():
+            feed["state/" + name] = state
+        names = self.output_names
+        return dict(zip(names, self._session.run(names, feed), strict=True))
+
+    @property
+    def output_names(self) -> list[str]:
+        """The outputs that acting needs, in the order they are run."""
+        states = ["state/" + field.name for field in self.graph.states]
+        return [*sorted(_HEADS[self.graph.head]), *states]
+
+    def load(self, version: PolicyVersion, tensors: bytes) -> Fields:
+        """Return a version's parameters as inputs of the graph.
+
+        Raises:
+            PolicyRefused: bytes, names, dtypes or shapes are not those expected.
+        """
+        if version.graph_sha256 != self.graph.sha256:
+            raise PolicyRefused(
+                f"expected the graph {self.graph.sha256[:12]}, found "
+                f"{version.graph_sha256[:12]}"
+            )
+        check_digest("tensors", tensors, version.tensors_sha256, MAX_POLICY_BYTES)
+        arrays = _read_safetensors(tensors)
+        missing = sorted(self.params.keys() - arrays.keys())[:5]
+        if missing:
+            raise PolicyRefused(f"tensors: expected also {missing}, found none such")
+        for name, (dtype, shape) in self.params.items():
+            found = arrays[name]
+            if found.dtype != np.dtype(dtype) or found.shape != shape:
+                raise PolicyRefused(
+                    f"{name}: expected {dtype}{list(shape)}, found "
+                    f"{found.dtype.str}{list(found.shape)}"
+                )
+        return {"param/" + name: arrays[name] for name in self.params}
+
+
+@dataclass(frozen=True)
+class Policy:
+    """One version, ready to act.
+
+    Attributes:
+        ref: its epoch and version.
+        version: its record.
+        tensors: its safetensors bytes.
+    """
+
+    session: PolicySession
+    version: PolicyVersion
+    tensors: bytes
+    params: Fields
+
+    @property
+    def ref(self) -> PolicyRef:
+        """Its place in the order of all."""
+        return PolicyRef(self.version.epoch, self.version.version)
+
+    def run(self, observations: Fields, states: Fields) -> dict[str, Array]:
+        """Return the outputs for a batch; see PolicySession.run."""
+        return self.session.run(observations, states, self.params)
+
+
+def open_graph(
+    graph: PolicyGraph, env: EnvDescription, frame_stack: int = 1
+) -> PolicySession:
+    """Open a graph for an environment.
+
+    Raises:
+        PolicyRefused: it is damaged, or is not of this environment.
+    """
+    check_digest("graph", graph.onnx, graph.sha256, MAX_GRAPH_BYTES)
+    if graph.head not in _HEADS:
+        raise PolicyRefused(f"head: expected {sorted(_HEADS)}, found {graph.head!r}")
+    if _EXTERNAL_DATA in graph.onnx:
+        raise PolicyRefused("graph: expected all data inside it, found external data")
+    _check_environment(graph, env, frame_stack)
+    session = _make_session(graph.onnx)
+    inputs = {each.name: each for each in session.get_inputs()}
+    params = {}
+    for name, each in inputs.items():
+        if name.startswith("param/"):
+            params[name.removeprefix("param/")] = (_dtype(each), tuple(each.shape))
+    _check_inputs(graph, inputs, frame_stack)
+    missing = _HEADS[graph.head] - {each.name for each in session.get_outputs()}
+    if missing:
+        raise PolicyRefused(
+            f"graph: expected the outputs {sorted(missing)}, found none"
+        )
+    observed = tuple(f.name for f in graph.observation if "obs/" + f.name in inputs)
+    return PolicySession(graph, observed, params, session)
+
+
+def check_digest(what: str, data: bytes, sha256: str, limit: int) -> None:
+    """Raise PolicyRefused unless ``data`` is small enough and has this hash."""
+    if len(data) > limit:
+        raise PolicyRefused(
+            f"{what}: expected at most {limit} bytes, found {len(data)}"
+        )
+    found = hashlib.sha256(data).hexdigest()
+    if found != sha256:
+        raise PolicyRefused(
+            f"{what}: expected the sha256 {sha256[:12]}, found {found[:12]}"
+        )
+
+
+def _make_session(onnx: bytes) -> onnxruntime.InferenceSession:
+    # Imported when the first graph comes: 20 MB that the start can do without.
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    # One core for one worker; more only fight over it.
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(
+            onnx, options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as exc:  # its errors share no base class but this
+        raise PolicyRefused(f"graph: cannot be opened: {exc}") from exc
+
+
+def _dtype(node: Any) -> str:
+    return _DTYPES.get(node.type, str(node.type))
+
+
+def _check_environment(
+    graph: PolicyGraph, env: EnvDescription, frame_stack: int
+) -> None:
+    seen = {field.name: field for field in env.observation}
+    for field in graph.observation:
+        known = seen.get(field.name)
+        expected = known and (known.dtype, stacked(known, frame_stack).shape)
+        if expected != (field.dtype, field.shape):
+            raise PolicyRefused(
+                f"obs/{field.name}: expected {expected}, found "
+                f"{(field.dtype, field.shape)}"
+            )
+    ours = {(f.name, f.kind, f.dtype, f.shape, f.n, f.start) for f in env.action}
+    theirs = {(f.name, f.kind, f.dtype, f.shape, f.n, f.start) for f in graph.action}
+    if ours != theirs:
+        raise PolicyRefused(f"actions: expected {sorted(ours)}, found {sorted(theirs)}")
+
+
+def _check_inputs(
+    graph: PolicyGraph, inputs: Mapping[str, Any], frame_stack: int
+) -> None:
+    expected = {"obs/" + f.name: f for f in graph.observation}
+    states = {"state/" + f.name for f in graph.states}
+    expected |= {"state/" + f.name: f for f in graph.states}
+    found = {name for name in inputs if not name.startswith("param/")}
+    if not found <= expected.keys() or len(found & states) < len(states):
+        raise PolicyRefused(
+            f"graph inputs: expected {sorted(expected)}, found {sorted(found)}"
+        )
+    for name in found:
+        field, node = expected[name], inputs[name]
+        shape = tuple(node.shape[1:])
+        if _dtype(node) != field.dtype or shape != field.shape:
+            raise PolicyRefused(
+                f"{name}: expected {field.dtype}{list(field.shape)}, found "
+                f"{_dtype(node)}{list(shape)}"
+            )
+
+
+def _read_safetensors(data: bytes) -> dict[str, Array]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        arrays = load(data)
+    except (SafetensorError, ValueError, KeyError, TypeError) as exc:
+        raise PolicyRefused(f"tensors: expected safetensors, found {exc}") from exc
+    return {name.removeprefix("param/"): array for name, array in arrays.items()}

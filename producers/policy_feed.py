@@ -1,0 +1,136 @@
+"""Records of the policies topic -> the newest policy that can act here.
+
+Pure of Kafka: the records come from whoever follows the topic. What cannot act leaves
+the policy before it in place, with a reason to report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from producers.policy import (
+    MAX_POLICY_BYTES,
+    Policy,
+    PolicyRefused,
+    PolicySession,
+    open_graph,
+)
+from schemas.records import (
+    NO_POLICY,
+    PolicyChunk,
+    PolicyGraph,
+    PolicyRef,
+    PolicyVersion,
+)
+
+OpenGraph = Callable[[PolicyGraph], PolicySession]
+ChunkId = tuple[int, int, int, int]
+POLICY_KEY, BEST_KEY, GRAPH_KEY, CHUNK_KEY = "policy", "best", "graph", "chunk"
+
+__all__ = ["PolicyFeed", "PolicyRefused", "open_graph"]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A record that did not become a policy, and why."""
+
+    ref: PolicyRef
+    reason: str
+
+
+class PolicyFeed:
+    """Follows the policies of one run, and never goes back to an older one.
+
+    Attributes:
+        current: the newest that can act; None before the first.
+        best: the newest record under ``best``.
+        newest: (epoch, version) of the newest record seen, usable or not.
+    """
+
+    def __init__(self, run_id: str, open_graph: OpenGraph) -> None:
+        self.current: Policy | None = None
+        self.best: PolicyVersion | None = None
+        self.newest = NO_POLICY
+        self._run_id = run_id
+        self._open_graph = open_graph
+        self._session: PolicySession | None = None
+        self._waiting: PolicyVersion | None = None
+        self._chunks: dict[ChunkId, bytes] = {}
+
+    @property
+    def ref(self) -> PolicyRef:
+        """What acts: NO_POLICY before the first."""
+        return self.current.ref if self.current else NO_POLICY
+
+    def take_graph(self, graph: PolicyGraph) -> Refusal | None:
+        """Open a graph; one of an older learner than the one we have is ignored."""
+        if graph.run_id != self._run_id:
+            return None
+        ours = self._session.graph if self._session else None
+        if ours and (graph.epoch < ours.epoch or _same(graph, ours)):
+            return None
+        try:
+            self._session = self._open_graph(graph)
+        except PolicyRefused as exc:
+            return Refusal(PolicyRef(graph.epoch, -1), str(exc))
+        return None
+
+    def take_chunk(self, chunk: PolicyChunk) -> None:
+        """Keep a part of a large version, until it is used or outdated."""
+        if chunk.run_id != self._run_id:
+            return
+        ref = PolicyRef(chunk.epoch, chunk.version)
+        if ref > self.ref:
+            self._chunks[(*_key(ref), chunk.slot, chunk.chunk)] = chunk.data
+
+    def take_version(self, version: PolicyVersion, key: str = POLICY_KEY) -> None:
+        """Note a version; ``load`` makes it act."""
+        if version.run_id != self._run_id:
+            return
+        ref = PolicyRef(version.epoch, version.version)
+        if key == BEST_KEY:
+            self.best = version
+        elif ref > self.newest:
+            self.newest, self._waiting = ref, version
+
+    def load(self) -> Refusal | None:
+        """Make the newest version noted the current one; only the newest is opened."""
+        version = self._waiting
+        if version is None or self._session is None:
+            return None
+        if version.graph_sha256 != self._session.graph.sha256:
+            return None  # its graph is on the way
+        ref = PolicyRef(version.epoch, version.version)
+        try:
+            tensors = self._assemble(version)
+            if tensors is None:
+                return None
+            self._waiting = None
+            params = self._session.load(version, tensors)
+        except PolicyRefused as exc:
+            self._waiting = None
+            return Refusal(ref, str(exc))
+        self.current = Policy(self._session, version, tensors, params)
+        self._chunks = {k: d for k, d in self._chunks.items() if k[:2] > _key(ref)}
+        return None
+
+    def _assemble(self, version: PolicyVersion) -> bytes | None:
+        """Return a version's bytes; None while chunks are missing."""
+        if version.num_chunks == 0:
+            return version.tensors
+        key = (version.epoch, version.version, version.slot)
+        found = [self._chunks.get((*key, i)) for i in range(version.num_chunks)]
+        parts = [part for part in found if part is not None]
+        if sum(map(len, parts)) > MAX_POLICY_BYTES:
+            raise PolicyRefused(f"tensors: expected at most {MAX_POLICY_BYTES} bytes")
+        return b"".join(parts) if len(parts) == len(found) else None
+
+
+def _same(graph: PolicyGraph, ours: PolicyGraph) -> bool:
+    created_at_ms = ours.created_at_ms
+    return replace(graph, epoch=ours.epoch, created_at_ms=created_at_ms) == ours
+
+
+def _key(ref: PolicyRef) -> tuple[int, int]:
+    return ref.epoch, ref.version

@@ -1,0 +1,29 @@
+"""An experiment's environment, tried here -> its description, or why it is refused."""
+
+from __future__ import annotations
+
+from infra.settings import Settings
+from producers.environments import describe_environments, make_environments
+from producers.watchdog import Watchdog
+from schemas.experiment import EnvSpec
+from schemas.records import EnvDescription
+
+
+def try_environment(spec: EnvSpec, settings: Settings) -> EnvDescription:
+    """Make one environment, and return what a worker would say of it.
+
+    Call from the main thread: a constructor that hangs is interrupted by a signal.
+
+    Raises:
+        EnvRefused, SpaceRefused: with the path to what cannot be used.
+        EnvFailed: it does not start.
+    """
+    watchdog = Watchdog(spec.step_timeout_s)
+    try:
+        environments = make_environments(spec, 1, settings, watchdog)
+        try:
+            return describe_environments(spec, environments, settings)
+        finally:
+            environments.close()
+    finally:
+        watchdog.close()

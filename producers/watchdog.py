@@ -1,0 +1,88 @@
+"""A step that hangs -> an exception in it, or the end of the process with a reason."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_SIGNAL = signal.SIGUSR2
+_NATIVE_PATIENCE = 4
+
+
+class StepTimeout(BaseException):
+    """The watched call takes too long.
+
+    Not an Exception: an environment's own ``except Exception`` must not swallow it.
+    """
+
+
+class Watchdog:
+    """Watches calls of the main thread that may never return.
+
+    A call that exceeds its time gets StepTimeout raised in it, which ends a sleep, a
+    lock or a loop in Python. A call stuck in native code sees no exception: after
+    four times the limit the stacks are printed and the process ends with code 1.
+    Watching costs two assignments a call; a thread looks at them now and then.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._since: float | None = None
+        self._what = ""
+        self._closed = threading.Event()
+        self._main = threading.get_ident()
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("expected the main thread: only it receives signals")
+        self._before = signal.signal(_SIGNAL, self._on_signal)
+        thread = threading.Thread(target=self._look, name="watchdog", daemon=True)
+        thread.start()
+
+    @contextmanager
+    def watching(self, what: str) -> Iterator[None]:
+        """Watch the block; raises StepTimeout naming ``what`` when it hangs."""
+        self._what, self._since = what, time.monotonic()
+        try:
+            yield
+        finally:
+            self._since = None
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._closed.set()
+        faulthandler.cancel_dump_traceback_later()
+        signal.signal(_SIGNAL, self._before or signal.SIG_DFL)
+
+    def _overdue(self, times: float = 1.0) -> bool:
+        since = self._since
+        return since is not None and time.monotonic() - since > self._timeout_s * times
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        # The call may have returned since the thread looked.
+        if self._overdue():
+            raise StepTimeout(
+                f"{self._what}: expected an answer within {self._timeout_s:g} s, "
+                "found none"
+            )
+
+    def _look(self) -> None:
+        file = sys.__stderr__
+        while not self._closed.wait(min(self._timeout_s / 4, 5.0)):
+            if file is not None and not file.closed:
+                # For native code that holds the interpreter's lock: then this thread
+                # does not come round to put the dump off.
+                faulthandler.dump_traceback_later(
+                    self._timeout_s * _NATIVE_PATIENCE + 5, exit=True, file=file
+                )
+            if self._overdue(_NATIVE_PATIENCE):
+                print(f"{self._what}: hangs in native code", file=file, flush=True)
+                faulthandler.dump_traceback(file=file or 2)
+                os._exit(1)
+            if self._overdue():
+                signal.pthread_kill(self._main, _SIGNAL)

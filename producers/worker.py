@@ -1,0 +1,308 @@
+"""Environments -> trajectories: ``python -m producers.worker EXPERIMENT --index N``."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from enum import Enum
+
+from infra.control.members import read_members, register
+from infra.control.role import (
+    EXIT_OK,
+    EXIT_UNDELIVERED,
+    RoleContext,
+    StopRequest,
+    role_main,
+)
+from infra.errors import DeliveryError, RollstreamError
+from infra.kafka.clients import make_producer
+from infra.kafka.delivery import Sender
+from producers.actors import Actors
+from producers.credit import CreditGate, Superseded
+from producers.disk import is_disk_low
+from producers.environments import (
+    describe_environments,
+    make_environments,
+    same_spaces,
+)
+from producers.follow import Followed
+from producers.guarded_env import Environments
+from producers.pace import Pace
+from producers.rollout import Rollout
+from producers.seeding import StreamSeeds
+from producers.unrolls import Packing, longest_unroll, most_steps
+from producers.watchdog import Watchdog
+from producers.worker_report import WorkerReport, report_failure
+from producers.worker_stream import WorkerCounts, WorkerStream
+from schemas.records import Credit
+from schemas.topics import worker_name
+
+IDLE_AFTER_S = 30.0
+FLUSH_S = 8.0
+_POLL_S = 0.01
+_MAX_REFUSALS = 3
+
+
+class After(Enum):
+    """What follows an incarnation."""
+
+    STOP = "stop"
+    IDLE = "idle"
+    AGAIN = "again"
+
+
+class Worker:
+    """One env worker process, through all its incarnations."""
+
+    def __init__(
+        self,
+        context: RoleContext,
+        stop: StopRequest,
+        environments: Environments,
+        *,
+        idle_after_s: float = IDLE_AFTER_S,
+    ) -> None:
+        self._context = context
+        self._spec = context.spec
+        self._stop = stop
+        self._stopping_since_s: float | None = None
+        self._environments = environments
+        self._idle_after_s = idle_after_s
+        self._env = describe_environments(
+            context.spec.env, environments, context.settings
+        )
+        self._num_steps = self._first_num_steps()
+        producer = make_producer(context.settings, client_id=context.client_id)
+        self._sender = Sender(
+            producer, while_waiting=self._while_waiting, tolerate_too_large=True
+        )
+        self._counts = WorkerCounts()
+        self._report = WorkerReport(self._sender, context, self._counts)
+        self._packing = Packing()
+        self._actors = Actors(context, self._env, environments.num_envs, greedy=False)
+        self._policies = self._actors.feed
+        self._actor = self._actors.first()
+        self._gate = CreditGate.open(
+            self._spec, worker_name(context.index), context.run_id, -1
+        )
+        self._followed = Followed(
+            context, self._policies, self._on_credit, self._on_problem
+        )
+        self._pace = Pace(self._spec.workers.max_env_steps_per_s)
+        self._refusals = 0
+        self._is_disk_low = False
+
+    def run(self) -> int:
+        """Work until told to stop; return the exit code.
+
+        Raises:
+            Superseded: a newer incarnation of this worker exists.
+            DeliveryError: a record was refused for good.
+            EnvFailed, EnvRefused: the environment cannot go on.
+        """
+        try:
+            self._check_spaces()
+            after = After.AGAIN
+            while after is not After.STOP:
+                after = self._run_incarnation(self._begin())
+                if after is After.IDLE and not self._wait_idle():
+                    after = After.STOP
+            return self._finish()
+        except RollstreamError as exc:
+            if not isinstance(exc, DeliveryError):
+                self._report.event("worker-failed", "alert", str(exc))
+                self._sender.flush(FLUSH_S)
+            raise
+        finally:
+            self._followed.close()
+
+    def _begin(self) -> WorkerStream:
+        """Become a new incarnation."""
+        incarnation = register(self._sender, self._context, self._env)
+        if self._gate.incarnation < 0:
+            self._followed.start(incarnation)
+        self._gate = self._gate.renew(self._spec, incarnation)
+        self._counts.env_steps = 0
+        self._report.begin(incarnation)
+        self._actor = self._actors.first()
+        return WorkerStream(
+            self._context, self._sender, incarnation, self._counts, self._packing
+        )
+
+    def _run_incarnation(self, stream: WorkerStream) -> After:
+        """Roll out until stopped, idle or refused; nothing of the stream follows."""
+        seeds = StreamSeeds(self._spec.seed, self._context.index, stream.incarnation)
+        rollout = Rollout(self._environments, seeds)
+        blocked_since_s: float | None = None
+        while True:
+            self._listen()
+            if stream.refused:
+                return self._after_refusal(stream)
+            if self._stop.is_set():
+                stream.end(self._stop.reason)
+                return After.STOP
+            if self._may_step(rollout):
+                blocked_since_s = None
+                if self._must_slow_down():
+                    continue
+                if self._step(rollout, stream):
+                    return After.STOP
+                continue
+            now_s = time.monotonic()
+            blocked_since_s = blocked_since_s or now_s
+            if self._must_pause() or now_s - blocked_since_s > self._idle_after_s:
+                stream.end(self._pause_reason())
+                self._report.event("worker-idle", "info", self._pause_reason())
+                return After.IDLE
+            self._wait()
+
+    def _may_step(self, rollout: Rollout) -> bool:
+        return not self._must_pause() and self._gate.may_step(
+            rollout.next_step, self._num_steps, self._policies.ref
+        )
+
+    def _must_slow_down(self) -> bool:
+        """Wait a moment where the spec's rate says so; return whether it did."""
+        wait_s = self._pace.wait_s(time.monotonic())
+        return wait_s > 0 and not self._stop.wait(min(wait_s, _POLL_S))
+
+    def _step(self, rollout: Rollout, stream: WorkerStream) -> bool:
+        """Make an unroll and send it; return whether it ended the stream."""
+        rows = self._num_steps * self._environments.num_envs
+        self._pace.took(rows, time.monotonic())
+        self._actor = self._actors.newest(self._actor)
+        arrays = rollout.collect(self._actor, self._num_steps, self._stop.is_set)
+        is_last = self._stop.is_set()
+        longest = stream.send(arrays, end=is_last)
+        if longest < arrays.num_steps:
+            self._num_steps = longest
+        self._report.add(arrays)
+        return is_last
+
+    def _after_refusal(self, stream: WorkerStream) -> After:
+        """Go on under a new incarnation, with half the steps: this one has a hole."""
+        self._refusals += 1
+        self._report.event("unroll-refused", "alert", stream.refused)
+        if self._refusals > _MAX_REFUSALS:
+            raise RollstreamError(
+                f"unrolls of {self._num_steps} steps are refused: {stream.refused}",
+                "raise max.message.bytes of the topic, or use fewer envsPerWorker",
+            )
+        self._num_steps = max(self._num_steps // 2, 1)
+        return After.STOP if self._stop.is_set() else After.AGAIN
+
+    def _wait(self) -> None:
+        started_s = time.monotonic()
+        self._followed.poll(_POLL_S)
+        self._sender.poll()
+        self._counts.waited_credit_s += time.monotonic() - started_s
+
+    def _wait_idle(self) -> bool:
+        """Wait for new credit, or the end of a pause; False when told to stop."""
+        grants = self._gate.grants
+        had_policy = self._policies.ref >= self._gate.min_policy
+        while not self._stop.is_set():
+            self._wait()
+            self._listen()
+            if self._must_pause():
+                grants = -1  # after a pause nothing else is waited for
+                continue
+            has_policy = self._policies.ref >= self._gate.min_policy
+            if self._gate.grants > grants or (has_policy and not had_policy):
+                return True
+        return False
+
+    def _must_pause(self) -> bool:
+        return self._followed.state != "running" or self._is_disk_low
+
+    def _pause_reason(self) -> str:
+        if self._is_disk_low:
+            return "the disk of the local cluster is nearly full"
+        if self._followed.state != "running":
+            return f"the experiment is {self._followed.state}"
+        return f"no credit for {self._idle_after_s:g} s"
+
+    def _while_waiting(self) -> None:
+        """Give up, some time after we were told to stop, while the queue is full."""
+        if not self._stop.is_set():
+            return
+        self._stopping_since_s = self._stopping_since_s or time.monotonic()
+        if time.monotonic() - self._stopping_since_s > FLUSH_S:
+            raise DeliveryError("told to stop while the brokers take nothing")
+
+    def _listen(self) -> None:
+        """Take in what the topics say; once a second say how we are."""
+        self._followed.poll()
+        newest = self._followed.newest_member
+        if newest > self._gate.incarnation:
+            raise Superseded(self._gate.worker, self._gate.incarnation, newest)
+        if self._report.is_due():
+            self._is_disk_low = is_disk_low(self._context.settings)
+            self._report.publish(self._policies.ref, self._environments.restarts)
+
+    def _on_credit(self, credit: Credit) -> None:
+        self._gate.take(credit)
+
+    def _on_problem(self, kind: str, reason: str) -> None:
+        self._report.event(kind, "warning", reason)
+
+    def _check_spaces(self) -> None:
+        """Compare this environment with those of the run's other workers."""
+        for key, (_, member) in read_members(self._context).items():
+            theirs = member.env
+            if theirs is None or member.run_id != self._context.run_id:
+                continue
+            if key != self._context.member_key and not same_spaces(self._env, theirs):
+                raise RollstreamError(
+                    f"spaces: expected those of {key}, {theirs.env_id} "
+                    f"{theirs.observation} {theirs.action}, found {self._env.env_id} "
+                    f"{self._env.observation} {self._env.action}",
+                    "install the same version of the environment on every host",
+                )
+            if dict(theirs.versions) != dict(self._env.versions):
+                reason = f"{key} has {theirs.versions}, this one {self._env.versions}"
+                self._report.event("package-versions-differ", "warning", reason)
+
+    def _first_num_steps(self) -> int:
+        observation, action = self._env.observation, self._env.action
+        num_envs = self._environments.num_envs
+        longest_unroll(observation, action, num_envs)
+        return min(self._spec.workers.unroll_length, most_steps(observation, num_envs))
+
+    def _finish(self) -> int:
+        """Deliver what is under way, then say what could not be.
+
+        Steps: 1. flush the trajectories; 2. publish the last counters; 3. flush those.
+        """
+        deadline_s = time.monotonic() + FLUSH_S
+        self._sender.flush(FLUSH_S)  # step 1
+        self._report.publish(self._policies.ref, self._environments.restarts)  # step 2
+        left = self._sender.flush(max(deadline_s - time.monotonic(), 0.1))  # step 3
+        lost = self._counts.undelivered_steps
+        if not left and not lost:
+            return EXIT_OK
+        reason = f"stopped with {lost} steps and {left} records not delivered"
+        self._report.event("undelivered-steps", "alert", reason)
+        self._sender.abandon()
+        return EXIT_UNDELIVERED
+
+
+def run(context: RoleContext, stop: StopRequest) -> int:
+    """Run a worker until told to stop; return its exit code."""
+    spec = context.spec
+    with contextlib.ExitStack() as closing:
+        watchdog = Watchdog(spec.env.step_timeout_s)
+        closing.callback(watchdog.close)
+        try:
+            environments = make_environments(
+                spec.env, spec.workers.envs_per_worker, context.settings, watchdog
+            )
+        except RollstreamError as exc:
+            report_failure(context, exc)
+            raise
+        closing.callback(environments.close)
+        return Worker(context, stop, environments).run()
+
+
+if __name__ == "__main__":
+    role_main("worker", run)

@@ -1,0 +1,91 @@
+"""A worker's counters, finished episodes and crashes -> metrics and events."""
+
+from __future__ import annotations
+
+import time
+
+from infra.control.role import RoleContext
+from infra.kafka.clients import make_producer
+from infra.kafka.delivery import Sender
+from infra.monitoring.reporter import Reporter, Severity, now_ms
+from producers.episodes import EpisodeLog
+from producers.rollout import UnrollArrays
+from producers.worker_stream import WorkerCounts
+from schemas.records import PolicyRef
+from schemas.topics import worker_name
+
+_EVERY_S = 1.0
+_FLUSH_S = 5.0
+
+
+def report_failure(context: RoleContext, exc: Exception) -> None:
+    """Publish why a process whose environments do not start ends."""
+    sender = Sender(make_producer(context.settings, client_id=context.client_id))
+    Reporter(sender, context, -1).event(f"{context.role}-failed", "alert", str(exc))
+    sender.flush(_FLUSH_S)
+
+
+class WorkerReport:
+    """What one worker process has to say of itself."""
+
+    def __init__(
+        self, sender: Sender, context: RoleContext, counts: WorkerCounts
+    ) -> None:
+        self._sender = sender
+        self._context = context
+        self._counts = counts
+        self._episodes = EpisodeLog()
+        self._due_at_s = 0.0
+        self.begin(-1)
+
+    def begin(self, incarnation: int) -> None:
+        """Report for an incarnation from now on."""
+        self._incarnation = incarnation
+        self._reporter = Reporter(self._sender, self._context, incarnation)
+
+    def event(self, kind: str, severity: Severity, reason: str) -> None:
+        """Publish something that a person should know."""
+        self._reporter.event(kind, severity, reason)
+
+    def add(self, arrays: UnrollArrays) -> None:
+        """Note an unroll's episodes, and publish its first crash."""
+        self._episodes.add(arrays.finished)
+        for failure in arrays.failures[:1]:
+            more = len(arrays.failures) - 1
+            also = f" (and {more} more in this unroll)" if more else ""
+            self.event("worker-env-crashed", "warning", failure.reason + also)
+
+    def is_due(self) -> bool:
+        """Whether a second has passed; a new one begins then."""
+        now_s = time.monotonic()
+        if now_s < self._due_at_s:
+            return False
+        self._due_at_s = now_s + _EVERY_S
+        return True
+
+    def publish(self, policy: PolicyRef, env_restarts: int) -> None:
+        """Publish the counters, and the episodes that ended since the last time."""
+        counts, context = self._counts, self._context
+        self._reporter.metrics(
+            {
+                "env_steps": counts.env_steps,
+                "invalid_steps": counts.invalid_steps,
+                "unrolls": counts.unrolls,
+                "bytes": counts.bytes,
+                "waited_credit_s": counts.waited_credit_s,
+                "waited_delivery_s": counts.waited_delivery_s,
+                "undelivered_steps": counts.undelivered_steps,
+                "env_restarts": env_restarts,
+                "policy_epoch": policy.epoch,
+                "policy_version": policy.version,
+            }
+        )
+        record = self._episodes.take(
+            context.experiment.name,
+            context.run_id,
+            worker_name(context.index),
+            self._incarnation,
+            now_ms(),
+        )
+        if record is not None:
+            self._reporter.send(record)

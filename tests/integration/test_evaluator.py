@@ -1,0 +1,124 @@
+"""An evaluator on the real broker: it judges versions and keeps the best."""
+
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from infra.control.members import register
+from infra.control.role import EXIT_ERROR, EXIT_OK
+from infra.kafka.reading import latest_by_key
+from infra.settings import Settings
+from producers.environments import describe_environments, make_environments
+from producers.watchdog import Watchdog
+from schemas.codec import decode
+from schemas.experiment import EnvSpec
+from schemas.records import Evaluation, MetricsPoint, PolicyRef, PolicyVersion
+from schemas.topics import METRICS, POLICIES, POLICY_HISTORY
+from tests.unit.envs.graphs import graph_record, linear_q, version_record
+from tests.unit.envs.trial import Trial, until
+
+pytestmark = pytest.mark.kafka
+
+# Pushes towards the side to which the pole leans and moves: 500 steps, always.
+BALANCES = np.array([0.1, 0.2, 1.0, 0.5], np.float32)
+
+
+@pytest.fixture
+def trial(settings):
+    made = Trial(settings, stop={"meanReturn": 475})
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def description():
+    watchdog, spec = Watchdog(20.0), EnvSpec(id="CartPole-v1")
+    environments = make_environments(spec, 1, Settings(), watchdog)
+    found = describe_environments(spec, environments, Settings())
+    environments.close()
+    watchdog.close()
+    return found
+
+
+def weights(gain):
+    right = gain * BALANCES
+    return {"w": np.stack([-right, right], 1), "b": np.zeros(2, np.float32)}
+
+
+def evaluations(t):
+    return [r for r in t.records(METRICS) if isinstance(r, Evaluation)]
+
+
+def best(t):
+    message = latest_by_key(t.settings, t.context().topic(POLICIES)).get("best")
+    return message and decode(message.value, PolicyVersion)
+
+
+def stop(child):
+    child.send_signal(signal.SIGTERM)
+    return child.wait(10)
+
+
+def test_a_version_that_reaches_the_goal_is_confirmed_and_kept(trial, description):
+    graph = graph_record(linear_q(4, 2), description, experiment=trial.name)
+    trial.send_policy(graph)
+    trial.send_policy(version_record(graph, 1, weights(-1)))
+    child = trial.start("evaluator")
+    (first,) = until(lambda: evaluations(trial))
+    assert first.policy == PolicyRef(0, 1) and first.train_step == 10
+    assert not first.confirmation
+    assert first.returns.array().shape == (100,) and first.returns.array().max() < 30
+    assert until(lambda: best(trial)).version == 1
+
+    trial.send_policy(version_record(graph, 2, weights(1)))
+    passed = until(lambda: len(evaluations(trial)) == 3 and evaluations(trial)[1:])
+    assert [e.confirmation for e in passed] == [False, True]
+    assert [e.policy.version for e in passed] == [2, 2]
+    assert all((e.returns.array() == 500).all() for e in passed)
+    assert best(trial).version == 2 and best(trial).tensors
+
+    trial.send_policy(version_record(graph, 3, weights(-1)))
+    until(lambda: len(evaluations(trial)) == 4)
+    assert best(trial).version == 2, "a worse one does not replace it"
+    assert stop(child) == EXIT_OK
+    history = trial.records(POLICY_HISTORY)
+    assert [record.version for record in history] == [1, 2]
+    points = [r for r in trial.records(METRICS) if isinstance(r, MetricsPoint)]
+    assert points[-1].values["episodes"] == 400
+
+    # Another evaluator knows how good the best was.
+    again = trial.start("evaluator")
+    until(lambda: len(evaluations(trial)) == 5)
+    time.sleep(0.2)
+    assert best(trial).version == 2
+    assert stop(again) == EXIT_OK
+
+
+def test_two_rounds_play_different_episodes(trial, description):
+    """With a goal that random play reaches, both rounds are short and differ."""
+    trial.spec["stop"] = {"meanReturn": 1}
+    trial.publish("running")
+    graph = graph_record(linear_q(4, 2), description, experiment=trial.name)
+    trial.send_policy(graph)
+    trial.send_policy(version_record(graph, 1, weights(-1)))
+    child = trial.start("evaluator")
+    first, second = until(lambda: len(evaluations(trial)) == 2 and evaluations(trial))
+    assert first.returns.array().tolist() != second.returns.array().tolist()
+    assert stop(child) == EXIT_OK
+
+
+def test_a_newer_evaluator_fences_the_older(trial):
+    child = trial.start("evaluator")
+    key = trial.context("evaluator").member_key
+    members = trial.context().topic(_members())
+    until(lambda: key in latest_by_key(trial.settings, members))
+    register(trial.sender, trial.context("evaluator"))
+    assert child.wait(10) == EXIT_ERROR
+
+
+def _members():
+    from schemas.topics import MEMBERS
+
+    return MEMBERS

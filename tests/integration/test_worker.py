@@ -1,0 +1,433 @@
+"""A worker on the real broker: its streams have no holes, whatever happens to it."""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import psutil
+import pytest
+
+from infra.control.members import register
+from infra.control.role import EXIT_ERROR, EXIT_OK, EXIT_UNDELIVERED, StopRequest
+from infra.errors import RollstreamError
+from infra.kafka.clients import make_admin
+from producers.credit import Superseded
+from producers.environments import make_environments
+from producers.watchdog import Watchdog
+from producers.worker import Worker
+from schemas.records import (
+    NO_POLICY,
+    EnvDescription,
+    EpisodesFinished,
+    Member,
+    MetricsPoint,
+    PolicyRef,
+)
+from schemas.topics import DEAD_LETTERS, EVENTS, MEMBERS, METRICS, TRAJECTORIES
+from tests.unit.envs.graphs import graph_record, linear_q, version_record
+from tests.unit.envs.trial import Trial, check_streams, until
+
+pytestmark = pytest.mark.kafka
+
+WORKERS = {"replicas": 1, "envsPerWorker": 8, "unrollLength": 16}
+FREE = {"mode": "free"}
+
+
+@pytest.fixture
+def trial(settings):
+    made = []
+
+    def make(**spec):
+        made.append(Trial(settings, **({"workers": WORKERS} | spec)))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def stop(child, timeout_s=10):
+    child.send_signal(signal.SIGTERM)
+    return child.wait(timeout_s)
+
+
+def test_a_worker_stays_within_its_credit_and_goes_on_with_more(trial):
+    t = trial(workers=WORKERS | {"envsPerWorker": 64})
+    started_s = time.monotonic()
+    child = t.start()
+    # One floor window: n = 3 and T = 16 make two unrolls.
+    until(lambda: len(t.unrolls()) == 2)
+    # 2 s on an idle machine; the tests' machine is not.
+    assert time.monotonic() - started_s < 8
+    (message,) = t.messages(MEMBERS)
+    incarnation = message.offset
+    t.grant(incarnation, 16 * 5 + 7)
+    until(lambda: len(t.unrolls()) == 5)
+    t.grant(incarnation, 10**6, run_id="another")
+    time.sleep(0.5)  # nothing may come: there is nothing to wait for
+    unrolls = t.unrolls()
+    assert check_streams(unrolls) == {incarnation: 80}
+    assert {(u.worker, u.num_envs, u.policy) for u in unrolls} == {
+        ("w0", 64, NO_POLICY)
+    }
+    (member,) = t.records(MEMBERS)
+    assert isinstance(member, Member) and member.pid == child.pid
+    assert member.env.env_id == "CartPole-v1" and member.env.action[0].n == (2,)
+    assert member.env.vectorization == "vector_entry_point"
+    assert rss_kb(child.pid) < 120_000
+    assert stop(child) == EXIT_OK
+    (end,) = t.ends()
+    assert end.incarnation == incarnation and end.reason == "SIGTERM"
+
+
+def rss_kb(pid):
+    with open(f"/proc/{pid}/status") as status:
+        (found,) = [int(line.split()[1]) for line in status if "VmRSS" in line]
+    return found
+
+
+def test_sigterm_sends_the_unroll_under_way_as_the_last(trial):
+    t = trial(flow=FREE, workers=WORKERS | {"unrollLength": 10_000})
+    child = t.start()
+    until(lambda: t.unrolls())
+    assert stop(child) == EXIT_OK
+    unrolls = t.unrolls()
+    check_streams(unrolls)
+    if not t.ends():  # between two unrolls there is none to cut
+        assert [u.end_of_stream for u in unrolls][-1]
+        assert unrolls[-1].num_steps < 10_000
+    assert not any(u.end_of_stream for u in unrolls[:-1])
+    check_counts(t, unrolls)
+
+
+def check_counts(t, unrolls):
+    """Assert that metrics say what is in the log: steps and finished episodes."""
+    records = t.records(METRICS)
+    points = [r for r in records if isinstance(r, MetricsPoint)]
+    delivered = sum(int(u.valid.array().sum()) for u in unrolls)
+    assert points[-1].values["env_steps"] == delivered
+    assert points[-1].values["undelivered_steps"] == 0
+    episodes = [r for r in records if isinstance(r, EpisodesFinished)]
+    returns = np.concatenate([r.returns.array() for r in episodes])
+    lengths = np.concatenate([r.lengths.array() for r in episodes])
+    ended = [u.terminated.array() | u.truncated.array() for u in unrolls]
+    assert len(returns) == sum(int(e.sum()) for e in ended) > 50
+    np.testing.assert_array_equal(returns, lengths)
+    assert 15 < returns.mean() < 30, "CartPole at random lasts 22 steps"
+
+
+def test_a_killed_worker_comes_back_as_another_stream_and_fences_the_older(trial):
+    t = trial()
+    killed = t.start()
+    until(lambda: len(t.unrolls()) == 2)
+    killed.kill()
+    killed.wait()
+    older = t.start()
+    until(lambda: len(t.unrolls()) == 4)
+    newer = t.start()  # a second process with the same index
+    assert older.wait(15) == EXIT_ERROR
+    assert "expected incarnation" in older.stderr.read()
+    until(lambda: len(t.unrolls()) == 6)
+    assert newer.poll() is None
+    assert stop(newer) == EXIT_OK
+    unrolls = t.unrolls()
+    assert list(check_streams(unrolls).values()) == [32, 32, 32]
+    incarnations = [u.incarnation for u in unrolls]
+    assert incarnations == sorted(incarnations)
+    first = [u for u in unrolls if u.sequence == 0]
+    starts = {u.observations[""].array()[0].tobytes() for u in first}
+    assert len(starts) == 3, "each with seeds of its own"
+    assert "worker-failed" in [r.kind for r in t.records(EVENTS)]
+
+
+def test_an_environment_that_never_works_ends_the_worker_with_the_cause(trial):
+    t = trial(env={"id": "Misbehaving-v0", "kwargs": {"how": "raise-at-start"}})
+    child = t.start()
+    assert child.wait(30) == EXIT_ERROR
+    (event,) = [r for r in t.records(EVENTS) if r.kind == "worker-failed"]
+    assert event.severity == "alert"
+    assert "environment 0" in event.reason and "boom at start" in event.reason
+
+
+def test_no_process_of_an_environment_outlives_a_killed_worker(trial):
+    env = {"id": "E3-v0", "vectorization": "async"}
+    t = trial(env=env, workers=WORKERS | {"envsPerWorker": 2})
+    child = t.start()
+    until(lambda: t.unrolls())
+    children = [c.pid for c in psutil.Process(child.pid).children(recursive=True)]
+    assert len(children) >= 3, "two environments and the server they come from"
+    child.kill()
+    child.wait()
+    until(lambda: not any(psutil.pid_exists(pid) for pid in children), 10)
+
+
+def test_a_frozen_broker_loses_nothing_and_what_it_never_took_is_counted(
+    trial, local_cluster
+):
+    t = trial(flow=FREE)
+    child = t.start()
+    until(lambda: t.unrolls())
+    broker = local_cluster.pids()["kafka"]
+    with frozen(broker):
+        time.sleep(3)
+    seen = len(until(t.unrolls))
+    until(lambda: len(t.messages(TRAJECTORIES)) > seen + 10)
+    with frozen(broker):
+        time.sleep(0.5)
+        started_s = time.monotonic()
+        assert stop(child, 15) == EXIT_UNDELIVERED
+        assert time.monotonic() - started_s < 10.5
+        assert "undelivered-steps: stopped with" in child.stderr.read()
+    assert len(check_streams(until(t.unrolls))) == 1
+
+
+@contextlib.contextmanager
+def frozen(pid):
+    """The process is stopped as a debugger would stop it."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+# --- in this process: the test plays the learner meanwhile ----------------------------
+
+
+def run_beside(t, play, **options):
+    """Run worker 0 here while ``play`` acts in a thread; return the exit code."""
+    context, stopping, problems = t.context(), StopRequest(), []
+    t.stopping = stopping
+
+    def played():
+        try:
+            play()
+        except BaseException as exc:
+            problems.append(exc)
+        finally:
+            stopping.set("played")
+
+    watchdog = Watchdog(20.0)
+    spec = context.spec
+    environments = make_environments(
+        spec.env, spec.workers.envs_per_worker, t.settings, watchdog
+    )
+    thread = threading.Thread(target=played)
+    try:
+        worker = Worker(context, stopping, environments, **options)
+        thread.start()
+        return worker.run()
+    finally:
+        stopping.set("over")
+        thread.join()
+        environments.close()
+        watchdog.close()
+        assert not problems, problems
+
+
+def test_an_idle_worker_ends_its_stream_and_goes_on_as_another(trial):
+    t = trial()
+
+    def play():
+        (end,) = until(t.ends)
+        assert "no credit for 1 s" in end.reason
+        t.grant(end.incarnation, 1)  # a learner it has not seen
+        until(lambda: len({u.incarnation for u in t.unrolls()}) == 2)
+
+    assert run_beside(t, play, idle_after_s=1.0) == EXIT_OK
+    steps = check_streams(t.unrolls())
+    assert [end.incarnation for end in t.ends()] == sorted(steps)
+
+
+def test_a_pause_ends_the_stream_until_it_is_over(trial):
+    t = trial()
+
+    def play():
+        until(t.unrolls)
+        t.publish("paused")
+        (end,) = until(t.ends)
+        assert end.reason == "the experiment is paused"
+        seen = len(t.unrolls())
+        t.grant(end.incarnation, 10**6)
+        time.sleep(0.5)
+        assert len(t.unrolls()) == seen
+        t.publish("running")
+        until(lambda: len({u.incarnation for u in t.unrolls()}) == 2)
+
+    assert run_beside(t, play) == EXIT_OK
+    check_streams(t.unrolls())
+
+
+def test_a_disk_nearly_full_ends_the_stream_and_says_so(trial, monkeypatch):
+    t = trial()
+    monkeypatch.setattr("producers.worker.is_disk_low", lambda settings: True)
+
+    def play():
+        (end,) = until(t.ends)
+        assert end.reason == "the disk of the local cluster is nearly full"
+        monkeypatch.setattr("producers.worker.is_disk_low", lambda settings: False)
+        until(lambda: len({u.incarnation for u in t.unrolls()}) == 1)
+
+    assert run_beside(t, play) == EXIT_OK
+    assert "worker-idle" in [r.kind for r in t.records(EVENTS)]
+
+
+def test_policies_act_in_order_and_never_go_back(trial):
+    t = trial()
+
+    def versions():
+        t.pace()
+        return [u.policy for u in t.unrolls()]
+
+    def play():
+        (first,) = until(t.unrolls)[:1]
+        assert first.policy == NO_POLICY
+        env = t.records(MEMBERS)[0].env
+        graph = graph_record(linear_q(4, 2), env, experiment=t.name)
+        arrays = {"w": np.ones((4, 2), np.float32), "b": np.zeros(2, np.float32)}
+        t.send_policy(graph)
+        for version in (1, 3, 2):
+            t.send_policy(version_record(graph, version, arrays))
+        until(lambda: PolicyRef(0, 3) in versions())
+        t.send_policy(version_record(graph, 4, {"w": arrays["w"]}))  # refused
+        until(lambda: [r for r in t.records(EVENTS) if r.kind == "policy-refused"])
+        t.send_policy(version_record(graph, 5, arrays))
+        until(lambda: PolicyRef(0, 5) in versions())
+
+    assert run_beside(t, play) == EXIT_OK
+    seen = versions()
+    assert seen == sorted(seen)
+    assert PolicyRef(0, 2) not in seen and PolicyRef(0, 4) not in seen
+    events = [r for r in t.records(EVENTS) if r.kind == "policy-refused"]
+    assert len(events) == 1 and "expected also ['b']" in events[0].reason
+    acted = [u for u in t.unrolls() if u.policy != NO_POLICY][-1]
+    assert set(acted.behaviour) == {"q_max", "q_taken", "log_prob"}
+    rows = acted.observations[""].array().sum(2)  # all weights are one: q = the sum
+    np.testing.assert_allclose(acted.behaviour["q_max"].array(), rows, rtol=1e-5)
+
+
+def test_a_worker_waits_for_the_policy_that_the_learner_demands(trial):
+    t = trial()
+
+    def play():
+        (member,) = until(lambda: t.messages(MEMBERS))
+        until(lambda: len(t.unrolls()) == 2)
+        t.grant(member.offset, 160, min_policy=PolicyRef(0, 1))
+        time.sleep(0.5)
+        assert len(t.unrolls()) == 2
+        env = t.records(MEMBERS)[0].env
+        graph = graph_record(linear_q(4, 2), env, experiment=t.name)
+        arrays = {"w": np.ones((4, 2), np.float32), "b": np.zeros(2, np.float32)}
+        t.send_policy(graph)
+        t.send_policy(version_record(graph, 1, arrays))
+        until(lambda: len(t.unrolls()) == 10)
+
+    assert run_beside(t, play) == EXIT_OK
+    assert {u.policy for u in t.unrolls()[2:]} == {PolicyRef(0, 1)}
+
+
+def test_a_control_record_that_cannot_be_read_is_reported_not_fatal(trial):
+    t = trial()
+
+    def play():
+        until(lambda: len(t.unrolls()) == 2)
+        t.pace()
+        until(lambda: len(t.unrolls()) == 3)  # it listens
+        topic = t.context().topic(MEMBERS).replace("members", "credits")
+        t.sender.send_and_wait(topic, b"\x00garbage", "learner/0")
+        kinds = until(lambda: [r.kind for r in t.records(EVENTS)])
+        assert kinds == ["control-record-refused"]
+        t.pace()
+        until(lambda: len(t.unrolls()) == 4)
+
+    assert run_beside(t, play) == EXIT_OK
+
+
+def test_a_record_refused_for_its_size_is_kept_and_the_stream_begins_anew(trial):
+    """The topic takes less than the worker thinks: 8 envs x 256 steps are 90 kB."""
+    t = trial(workers=WORKERS | {"unrollLength": 256})
+    _limit_records(t, 60_000)
+
+    def play():
+        until(t.unrolls)
+
+    assert run_beside(t, play) == EXIT_UNDELIVERED, "what was refused is not delivered"
+    (letter, *_) = t.records(DEAD_LETTERS)
+    assert letter.source.topic == t.context().topic(TRAJECTORIES)
+    assert letter.value_bytes > len(letter.value) == 64_000
+    assert [r.kind for r in t.records(EVENTS)].count("unroll-refused") == 1
+    unrolls = t.unrolls()
+    assert {u.num_steps for u in unrolls} == {128}
+    assert unrolls[0].incarnation > t.messages(MEMBERS)[0].offset
+    check_streams(unrolls)
+
+
+def _limit_records(t, limit):
+    from confluent_kafka.admin import (
+        AlterConfigOpType,
+        ConfigEntry,
+        ConfigResource,
+        ResourceType,
+    )
+
+    entry = ConfigEntry(
+        "max.message.bytes",
+        str(limit),
+        incremental_operation=AlterConfigOpType.SET,
+    )
+    topic = t.context().topic(TRAJECTORIES)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin = make_admin(t.settings)
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result()
+
+
+def test_a_newer_incarnation_fences_this_one(trial):
+    t = trial()
+
+    def play():
+        until(lambda: len(t.unrolls()) == 2)
+        register(t.sender, t.context())  # as an agent that thinks it dead would
+        assert t.stopping.wait(10), "the worker goes on"
+
+    with pytest.raises(Superseded, match="found 1"):
+        run_beside(t, play)
+    assert len(t.unrolls()) == 2
+
+
+def test_credit_for_a_newer_incarnation_fences_too(trial):
+    t = trial()
+
+    def play():
+        until(lambda: len(t.unrolls()) == 2)
+        t.grant(10_000, 64)
+        assert t.stopping.wait(10), "the worker goes on"
+
+    with pytest.raises(Superseded, match="found 10000"):
+        run_beside(t, play)
+
+
+def test_workers_must_agree_on_their_spaces(trial):
+    t = trial(env={"id": "E3-v0", "vectorization": "sync"})
+    theirs = EnvDescription("CartPole-v1", (), (), None, "sync", {})
+    register(t.sender, t.context(index=1), theirs)
+    with pytest.raises(RollstreamError, match="expected those of worker/1, CartPole"):
+        run_beside(t, lambda: None)
+    assert not t.unrolls()
+
+
+def test_other_package_versions_are_only_a_warning(trial):
+    t = trial()
+
+    def play():
+        (member,) = until(lambda: t.records(MEMBERS))
+        register(t.sender, t.context(index=1), replace(member.env, versions={"a": "1"}))
+
+    assert run_beside(t, play) == EXIT_OK
+    assert run_beside(t, lambda: None) == EXIT_OK
+    (event,) = [r for r in t.records(EVENTS) if r.kind == "package-versions-differ"]
+    assert event.severity == "warning" and "worker/1 has" in event.reason

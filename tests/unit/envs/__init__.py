@@ -1,0 +1,3 @@
+"""Environments that behave in known, good and bad, ways; importing registers them."""
+
+from tests.unit.envs.tables import WRAPPERS as WRAPPERS

@@ -1,0 +1,335 @@
+"""One bad environment costs its own rows, is named, and leaves nothing behind."""
+
+import multiprocessing
+import os
+import time
+from collections import Counter
+
+import gymnasium
+import numpy as np
+import pytest
+
+from infra.settings import Settings
+from producers.env_recipe import EnvRecipe, EnvRefused
+from producers.environments import describe_environments, make_environments
+from producers.episode_runner import scalar
+from producers.guarded_env import MAX_REBUILDS, EnvFailed
+from producers.rollout import Rollout
+from producers.seeding import StreamSeeds
+from producers.spaces import SpaceRefused
+from producers.watchdog import StepTimeout, Watchdog
+from schemas.experiment import EnvSpec, Wrapper
+from tests.unit.envs.tables import E3
+
+MACHINE = Settings(env_modules=("tests.unit.envs",))
+SEEDS = StreamSeeds(1, 0, 0)
+FORMS = ["sync", "async", "vector_entry_point"]
+BAD_ENV = 1
+BAD_SEED = SEEDS.episode(BAD_ENV, 0)
+
+
+@pytest.fixture
+def make():
+    """Makes environments, and closes them whatever happens."""
+    made = []
+
+    def make_(env_id, num_envs=3, timeout_s=20.0, **spec):
+        watchdog = Watchdog(timeout_s)
+        made.append(watchdog)
+        values = {"vectorization": "sync", "step_timeout_s": timeout_s} | spec
+        environments = make_environments(
+            EnvSpec(id=env_id, **values), num_envs, MACHINE, watchdog
+        )
+        made.append(environments)
+        return environments
+
+    yield make_
+    for each in reversed(made):
+        each.close()
+
+
+def push(environments):
+    """Action 0 for all."""
+    return {"": np.zeros(environments.num_envs, np.int64)}
+
+
+def run(environments, steps):
+    """All steps, with copies of what the next step overwrites."""
+    environments.reset(SEEDS)
+    taken = []
+    for _ in range(steps):
+        step = environments.step(push(environments))
+        observations = step.observations[""].copy()
+        taken.append(step._replace(observations={"": observations}))
+    return taken
+
+
+def single_e3(steps):
+    """The rows of E3 alone, stepped by a plain loop: the reset is a row of its own."""
+    env, rows, over = E3(), [], False
+    env.reset()
+    for _ in range(steps):
+        if over:
+            row = (env.reset()[0][0], 0.0, False)
+        else:
+            observation, reward, _, truncated, _ = env.step(0)
+            row = (observation[0], reward, truncated)
+        over = row[2]
+        rows.append(row)
+    return rows
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_gives_the_rows_of_the_single_environment(make, form):
+    environments = make("E3-v0", vectorization=form)
+    rows = Counter(
+        (step.observations[""][b, 0], step.rewards[b], bool(step.truncated[b]))
+        for step in run(environments, 12)
+        for b in range(3)
+    )
+    assert rows == Counter(single_e3(12) * 3)
+    # 11, 12, 13 (truncated), 20 (reset row, reward 0), 21, ...
+    assert rows[(13.0, 1.0, True)] == 3 and rows[(20.0, 0.0, False)] == 3
+    assert environments.vectorization == form
+
+
+def test_auto_prefers_the_environments_own_vector_form(make):
+    assert make("E3-v0", vectorization="auto").vectorization == "vector_entry_point"
+    assert make("OddRewards-v0", vectorization="auto").vectorization == "sync"
+    halved = make("E3-v0", vectorization="auto", wrappers=(Wrapper(name="Halved"),))
+    assert halved.vectorization == "sync"
+    assert run(halved, 1)[0].rewards.tolist() == [0.5] * 3
+
+
+def test_same_step_autoreset_is_refused_at_start(make):
+    with pytest.raises(EnvRefused, match="expected autoreset mode NEXT_STEP"):
+        make("E3SameStep-v0", vectorization="auto")
+
+
+def test_an_environment_that_lies_about_its_mode_is_found_out(make):
+    environments = make("E3Lying-v0", vectorization="auto")
+    rollout = Rollout(environments, SEEDS)
+    with pytest.raises(EnvRefused, match="a reset with reward 0"):
+        rollout.collect(RandomE3(environments), 12)
+
+
+def RandomE3(environments):  # noqa: N802
+    from producers.acting import RandomActor
+
+    return RandomActor(environments.action.fields, environments.num_envs)
+
+
+@pytest.mark.parametrize("form", ["sync", "async"])
+def test_an_environment_that_resets_itself_is_refused(make, form):
+    environments = make(
+        "Misbehaving-v0", vectorization=form, kwargs={"how": "reset-in-step"}
+    )
+    with pytest.raises(EnvRefused, match=r"found reset\(\) called within step"):
+        run(environments, 3)
+
+
+def test_the_autoreset_wrapper_is_refused(make):
+    with pytest.raises(EnvRefused, match="gymnasium.wrappers.Autoreset"):
+        make("SelfResetting-v0")
+
+
+@pytest.mark.parametrize(
+    ("form", "how", "reason"),
+    [
+        ("sync", "raise", r"environment 1: ValueError\('boom'\)"),
+        ("async", "raise", r"environment 1: ValueError\('boom'\)"),
+        ("async", "exit", "environment 1: its process ended with code 1"),
+        ("sync", "hang", "environment 1: expected an answer within 1 s"),
+        ("async", "hang", "environment 1: expected it to be stepped within 1 s"),
+    ],
+)
+def test_one_bad_environment_costs_its_own_rows(make, form, how, reason):
+    kwargs = {"how": how, "bad_seed": BAD_SEED}
+    timeout_s = 1.0 if how == "hang" else 20.0
+    environments = make(
+        "Misbehaving-v0", vectorization=form, kwargs=kwargs, timeout_s=timeout_s
+    )
+    environments.reset(SEEDS)
+    steps = []
+    deadline = time.monotonic() + 15
+    while len(steps) < 12 or steps[-1].failures:
+        assert time.monotonic() < deadline
+        step = environments.step(push(environments))
+        steps.append(step._replace(observations={"": step.observations[""].copy()}))
+    bad = steps[3]
+    assert [failure.env for failure in bad.failures] == [BAD_ENV]
+    assert pytest.approx(1) == len(bad.failures)
+    import re
+
+    assert re.search(reason, bad.failures[0].reason)
+    assert bad.truncated.tolist() == [False, True, False], "an explicit mark"
+    # The others never noticed: 1, 2, 3, ... 10 (terminated), 0 (reset row).
+    for other in (0, 2):
+        seen = [step.observations[""][other, 0] for step in steps[:11]]
+        assert seen == [*range(1, 11), 0]
+    # The bad one began a new episode, seeded as the next one always is.
+    healed = next(i for i in range(4, len(steps)) if not steps[i].failures)
+    assert steps[healed].observations[""][BAD_ENV, 0] == 0
+    assert environments.restarts == 1
+
+
+def test_a_vector_environment_that_raises_is_made_anew(make):
+    environments = make("E3-v0", vectorization="vector_entry_point")
+    environments.reset(SEEDS)
+    environments.step(push(environments))
+    broken = environments._env
+    broken.step = _raise_boom
+    step = environments.step(push(environments))
+    assert [failure.env for failure in step.failures] == [0, 1, 2]
+    assert "boom" in step.failures[0].reason
+    assert step.truncated.all()
+    assert broken.closed
+    after = environments.step(push(environments))
+    assert after.observations[""][:, 0].tolist() == [10.0] * 3, "reset rows"
+    assert not after.failures and environments.restarts == 1
+
+
+def _raise_boom(actions):
+    raise ValueError("boom")
+
+
+@pytest.mark.parametrize("form", ["sync", "async"])
+@pytest.mark.parametrize("how", ["raise-at-start", "raise-at-reset"])
+def test_what_fails_for_ever_is_given_up_with_its_cause(make, form, how, monkeypatch):
+    monkeypatch.setattr("producers.guarded_env._FIRST_DELAY_S", 0.001)
+    with pytest.raises(EnvFailed, match=f"environment 0: .*boom.*{MAX_REBUILDS} times"):
+        environments = make(
+            "Misbehaving-v0", 1, vectorization=form, kwargs={"how": how}
+        )
+        environments.reset(SEEDS)
+
+
+@pytest.mark.parametrize("form", ["sync", "async"])
+def test_a_constructor_that_blocks_is_named_in_time(make, form, monkeypatch):
+    monkeypatch.setattr("producers.guarded_env.MAX_REBUILDS", 0)
+    kwargs = {"how": "hang-at-start"}
+    started_s = time.monotonic()
+    with pytest.raises(EnvFailed, match="environment 0: expected .* within 2 s"):
+        make("Misbehaving-v0", 2, 2.0, vectorization=form, kwargs=kwargs)
+    assert time.monotonic() - started_s < 10
+
+
+def test_no_process_is_left_after_an_error_in_the_loop(make):
+    environments = make("E3-v0", vectorization="async")
+    pids = [slot._process.pid for slot in environments._slots]
+    with pytest.raises(ZeroDivisionError):
+        run(environments, 2)
+        raise ZeroDivisionError
+    environments.close()
+    assert not any(_is_alive(pid) for pid in pids)
+    assert multiprocessing.active_children() == []
+
+
+def _is_alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_environments_are_closed_when_they_are_given_up(make):
+    kwargs = {"how": "raise", "bad_seed": BAD_SEED}
+    environments = make("Misbehaving-v0", kwargs=kwargs)
+    environments.reset(SEEDS)
+    envs = [slot._runner.env.unwrapped for slot in environments._slots]
+    for _ in range(4):
+        environments.step(push(environments))
+    assert [env.closed for env in envs] == [0, 1, 0]
+    environments.close()
+    assert [env.closed for env in envs] == [1, 1, 1]
+
+
+def test_rewards_of_every_kind_of_number_are_floats(make):
+    steps = run(make("OddRewards-v0", 1), 8)
+    rewards = [step.rewards[0] for step in steps]
+    assert rewards[:6] == [0.5, 0.1, 2.0, 3.0, 4.0, 1.0]
+    assert np.isnan(rewards[6]) and np.isposinf(rewards[7])
+    assert all(step.rewards.dtype == np.float64 for step in steps)
+
+
+def test_a_reward_of_two_numbers_is_an_error_with_the_environment(make):
+    environments = make("OddRewards-v0", 1, kwargs={"wide": True})
+    step = run(environments, 1)[0]
+    assert (
+        "environment 0: ValueError('reward: expected one number"
+        in step.failures[0].reason
+    )
+
+
+@pytest.mark.parametrize("odd", ["2", None, np.ones(2), np.array([]), object(), 1j])
+def test_what_is_not_one_number_is_no_reward(odd):
+    with pytest.raises(ValueError, match="expected one number"):
+        scalar(odd)
+
+
+def test_every_episode_can_be_played_again_alone(make):
+    environments = make("Misbehaving-v0", kwargs={"how": ""})
+    rngs = []
+    environments.reset(SEEDS)
+    for _ in range(12):  # 10 steps, the reset row, and one more
+        environments.step(push(environments))
+    rngs = [
+        slot._runner.env.unwrapped.np_random.random() for slot in environments._slots
+    ]
+    for index, drawn in enumerate(rngs):
+        alone = gymnasium.make("Misbehaving-v0", disable_env_checker=True)
+        alone.reset(seed=SEEDS.episode(index, 1))
+        assert alone.unwrapped.np_random.random() == drawn
+
+
+def test_a_field_that_cannot_travel_is_refused_at_start(make):
+    with pytest.raises(SpaceRefused, match="deep/tail"):
+        make("NotSupported-v0")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"id": "CartPole-v9"}, "did you mean CartPole-v1"),
+        ({"id": "E3-v0", "kwargs": {"num_envs": 3}}, "num_envs"),
+        ({"id": "E3-v0", "wrappers": (Wrapper(name="TimeLimits"),)}, "TimeLimit"),
+        (
+            {"id": "E3-v0", "wrappers": (Wrapper(name="RecordVideo"),)},
+            "allowed wrapper",
+        ),
+        ({"id": "E3-v0", "wrappers": (Wrapper(name="Autoreset"),)}, "allowed wrapper"),
+    ],
+)
+def test_what_is_not_on_the_lists_is_refused(spec, message):
+    with pytest.raises(EnvRefused, match=message):
+        EnvRecipe(EnvSpec(**spec), MACHINE.env_modules).make()
+
+
+def test_a_module_in_an_id_is_never_imported():
+    spec = EnvSpec.model_construct(id="antigravity:X-v0", kwargs={}, wrappers=())
+    with pytest.raises(EnvRefused, match="registered environment"):
+        EnvRecipe(spec).make()
+
+
+def test_the_description_says_what_a_learner_needs(make):
+    spec = EnvSpec(id="CartPole-v1")
+    description = describe_environments(spec, make("CartPole-v1"), MACHINE)
+    (observation,), (action,) = description.observation, description.action
+    assert (observation.shape, observation.dtype) == ((4,), "<f4")
+    assert (action.kind, action.n, action.start) == ("discrete", (2,), (0,))
+    assert description.max_episode_steps == 500
+    assert {"gymnasium", "numpy"} <= description.versions.keys()
+
+
+def test_the_watchdog_raises_in_the_call_that_hangs():
+    watchdog = Watchdog(0.2)
+    try:
+        with pytest.raises(StepTimeout, match="sleep: expected an answer within 0.2 s"):
+            with watchdog.watching("sleep"):
+                time.sleep(60)
+        with watchdog.watching("quick"):
+            pass
+        time.sleep(0.5)  # nothing is watched: nothing is raised
+    finally:
+        watchdog.close()

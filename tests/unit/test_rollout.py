@@ -1,0 +1,284 @@
+"""Environments and a policy -> unrolls, and those -> records."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from infra.settings import Settings
+from producers.acting import QActor, RandomActor
+from producers.environments import describe_environments, make_environments
+from producers.evaluation import evaluate
+from producers.policy import Policy, open_graph
+from producers.rollout import Rollout
+from producers.seeding import StreamSeeds
+from producers.unrolls import (
+    MAX_UNROLL_BYTES,
+    Packing,
+    encode_unrolls,
+    longest_unroll,
+    to_record,
+)
+from producers.watchdog import Watchdog
+from schemas.codec import decode, encode
+from schemas.errors import SchemaError
+from schemas.experiment import EnvSpec
+from schemas.records import NO_POLICY, SpaceField, Unroll
+from schemas.tensors import open_map, pack
+from tests.unit.envs.graphs import graph_record, linear_q, version_record
+
+MACHINE = Settings(env_modules=("tests.unit.envs",))
+SEEDS = StreamSeeds(1, 0, 0)
+TEMPLATE = Unroll(
+    experiment="exp",
+    run_id="run1",
+    worker="w0",
+    incarnation=3,
+    sequence=0,
+    first_step=0,
+    num_steps=1,
+    num_envs=1,
+    policy=NO_POLICY,
+    produced_at_ms=0,
+    end_of_stream=False,
+    observations={},
+    actions={},
+    rewards=pack(np.zeros(0)),
+    terminated=pack(np.zeros(0)),
+    truncated=pack(np.zeros(0)),
+    valid=pack(np.zeros(0)),
+    episodes=pack(np.zeros(0)),
+    states={},
+    behaviour={},
+    infos={},
+)
+
+
+@pytest.fixture
+def make():
+    watchdog = Watchdog(20.0)
+    made = []
+
+    def make_(env_id, num_envs=2, **spec):
+        values = {"vectorization": "sync"} | spec
+        made.append(
+            make_environments(EnvSpec(id=env_id, **values), num_envs, MACHINE, watchdog)
+        )
+        return made[-1]
+
+    yield make_
+    for environments in made:
+        environments.close()
+    watchdog.close()
+
+
+def random_actor(environments):
+    return RandomActor(environments.action.fields, environments.num_envs)
+
+
+def q_actor(environments, weights, epsilons, version=4):
+    spec = EnvSpec(id="E3-v0")
+    env = describe_environments(spec, environments, MACHINE)
+    wide = env.observation[0].shape[0]
+    weights = np.asarray(weights, np.float32).reshape(wide, -1)
+    from onnx import TensorProto
+
+    kind = {"<f4": TensorProto.FLOAT, "<f8": TensorProto.DOUBLE}
+    dtype = kind[env.observation[0].dtype]
+    graph = graph_record(linear_q(wide, weights.shape[1], dtype), env)
+    arrays = {"w": weights, "b": np.zeros(weights.shape[1], np.float32)}
+    record = version_record(graph, version, arrays)
+    session = open_graph(graph, env)
+    params = session.load(record, record.tensors)
+    policy = Policy(session, record, record.tensors, params)
+    return QActor(policy, environments.num_envs, np.asarray(epsilons, float))
+
+
+def test_e3_in_two_unrolls(make):
+    environments = make("E3-v0")
+    rollout, actor = Rollout(environments, SEEDS), random_actor(environments)
+    first = rollout.collect(actor, 5)
+    assert first.observations[""][:, 0, 0].tolist() == [10, 11, 12, 13, 20, 21]
+    assert first.rows.rewards[:, 0].tolist() == [1, 1, 1, 0, 1]
+    assert first.rows.truncated[:, 0].tolist() == [0, 0, 1, 0, 0]
+    assert first.rows.valid[:, 0].tolist() == [1, 1, 1, 0, 1]
+    assert first.episodes.tolist() == [0, 0]
+    assert first.finished["returns"].tolist() == [3, 3]
+    second = rollout.collect(actor, 3)
+    assert second.observations[""][:, 0, 0].tolist() == [21, 22, 23, 30]
+    assert second.rows.valid[:, 0].tolist() == [1, 1, 0]
+    assert (second.first_step, second.episodes.tolist()) == (5, [1, 1])
+    third = rollout.collect(actor, 1)
+    assert (third.first_step, third.episodes.tolist()) == (8, [2, 2])
+
+
+def test_an_unroll_that_starts_with_the_reset_row_belongs_to_the_next_episode(make):
+    environments = make("E3-v0")
+    rollout, actor = Rollout(environments, SEEDS), random_actor(environments)
+    rollout.collect(actor, 3)
+    second = rollout.collect(actor, 1)
+    assert second.rows.valid[0].tolist() == [False, False]
+    assert second.episodes.tolist() == [1, 1]
+
+
+def test_forms_give_the_same_unroll(make):
+    unrolls = []
+    for form in ("sync", "async", "vector_entry_point"):
+        environments = make("E3-v0", vectorization=form)
+        unrolls.append(
+            Rollout(environments, SEEDS).collect(random_actor(environments), 12)
+        )
+        unrolls[-1] = encode(to_record(unrolls[-1], TEMPLATE, Packing()))
+    assert unrolls[0] == unrolls[1] == unrolls[2]
+
+
+def test_a_stop_cuts_the_unroll_after_a_step_at_least(make):
+    environments = make("E3-v0")
+    rollout, actor = Rollout(environments, SEEDS), random_actor(environments)
+    assert rollout.collect(actor, 8, lambda: True).num_steps == 1
+    stops = iter([False, False, True])
+    cut = rollout.collect(actor, 8, lambda: next(stops))
+    assert cut.num_steps == 3 and cut.first_step == 1
+    decode(encode(to_record(cut, TEMPLATE, Packing())), Unroll)
+
+
+def test_rewards_that_are_not_finite_are_recorded_but_not_valid(make):
+    environments = make("OddRewards-v0", 1)
+    unroll = Rollout(environments, SEEDS).collect(random_actor(environments), 8)
+    assert unroll.rows.valid[:, 0].tolist() == [1, 1, 1, 1, 1, 1, 0, 0]
+    record = decode(encode(to_record(unroll, TEMPLATE, Packing())), Unroll)
+    rewards = record.rewards.array()[:, 0]
+    assert rewards[1] == 0.1 and np.isnan(rewards[6]) and np.isposinf(rewards[7])
+
+
+def test_a_crash_marks_its_row_and_aborts_its_episode(make):
+    kwargs = {"how": "raise", "bad_seed": SEEDS.episode(1, 0)}
+    environments = make("Misbehaving-v0", kwargs=kwargs)
+    unroll = Rollout(environments, SEEDS).collect(random_actor(environments), 6)
+    assert unroll.rows.valid[:, 1].tolist() == [1, 1, 1, 0, 0, 1]
+    assert unroll.rows.truncated[:, 1].tolist() == [0, 0, 0, 1, 0, 0]
+    assert unroll.rows.valid[:, 0].all()
+    assert [failure.env for failure in unroll.failures] == [1]
+    finished = unroll.finished
+    assert finished["endings"].tolist() == [2] and finished["lengths"].tolist() == [3]
+
+
+@pytest.mark.parametrize("env_id", ["Nested-v0", "CartPole-v1"])
+def test_the_same_seed_gives_the_same_bytes(make, env_id):
+    form = "auto"
+
+    def record(worker, incarnation=0):
+        environments = make(env_id, 3, vectorization=form)
+        seeds = StreamSeeds(1, worker, incarnation)
+        unroll = Rollout(environments, seeds).collect(random_actor(environments), 40)
+        return encode(to_record(unroll, TEMPLATE, Packing()))
+
+    first = [record(worker) for worker in range(3)]
+    assert [record(worker) for worker in range(3)] == first
+    assert len({*first, record(0, 1)}) == 4, "and other streams others"
+
+
+def test_what_the_environment_received_is_what_is_recorded(make):
+    environments = make("Nested-v0", 2)  # asserts that its actions are members
+    unroll = Rollout(environments, SEEDS).collect(random_actor(environments), 20)
+    record = decode(encode(to_record(unroll, TEMPLATE, Packing())), Unroll)
+    assert record.actions["move"].array().min() >= 7
+    opened = open_map(record.observations)
+    assert set(opened) == {"a/0", "a/1", "b", "image"}
+    assert opened["b"].dtype == np.float64 and opened["image"].shape == (21, 2, 3, 4, 4)
+    for name, array in unroll.observations.items():
+        assert opened[name].tobytes() == array.tobytes()
+
+
+def test_values_are_the_policys_own_at_every_row(make):
+    environments = make("E3-v0")
+    actor = q_actor(environments, [[1.0, -1.0]], [0, 0])
+    unroll = Rollout(environments, SEEDS).collect(actor, 5)
+    assert unroll.behaviour["q_max"][:, 0].tolist() == [10, 11, 12, 13, 20, 21]
+    assert unroll.behaviour["q_taken"][:, 0].tolist() == [10, 11, 12, 13, 20]
+    assert unroll.policy.version == 4 and unroll.finished["versions"].tolist() == [4, 4]
+
+
+# --- records -------------------------------------------------------------------------
+
+
+def wide_unroll(make, bytes_a_step, steps):
+    """An unroll of E3 whose observation is noise of this size, rows numbered."""
+    environments = make("E3-v0", 1)
+    unroll = Rollout(environments, SEEDS).collect(
+        q_actor(environments, [[1.0, -1.0]], [0]), steps
+    )
+    rng = np.random.default_rng(0)
+    noise = rng.integers(0, 256, (steps + 1, 1, bytes_a_step), np.uint8)
+    return replace(unroll, observations={"": noise})
+
+
+def test_an_unroll_too_large_for_a_record_is_cut_without_holes(make):
+    unroll = wide_unroll(make, 1 << 20, 20)
+    parts = list(
+        encode_unrolls(unroll, replace(TEMPLATE, end_of_stream=True), Packing())
+    )
+    records = [decode(part.value, Unroll) for part in parts]
+    assert len(records) >= 3 and max(len(p.value) for p in parts) <= MAX_UNROLL_BYTES
+    assert [record.sequence for record in records] == list(range(len(records)))
+    assert [r.end_of_stream for r in records] == [False] * (len(records) - 1) + [True]
+    expected_step = 0
+    for record in records:
+        assert record.first_step == expected_step
+        stop = expected_step + record.num_steps
+        whole = unroll.observations[""][expected_step : stop + 1]
+        assert record.observations[""].array().tobytes() == whole.tobytes()
+        q_max = record.behaviour["q_max"].array()
+        np.testing.assert_array_equal(
+            q_max, unroll.behaviour["q_max"][expected_step : stop + 1]
+        )
+        ended = unroll.rows.ended[:expected_step].sum(0)
+        assert record.episodes.array().tolist() == ended.tolist()
+        expected_step = stop
+    assert expected_step == 20
+    assert sum(part.valid_steps for part in parts) == unroll.rows.valid.sum()
+
+
+def test_one_step_too_large_is_refused_with_the_sum():
+    field = SpaceField("", "box", "|u1", (1 << 20,))
+    with pytest.raises(SchemaError, match=r"a step of 5 environments.*fewer envs"):
+        longest_unroll((field,), (), 5)
+    assert longest_unroll((field,), (), 1) == 6
+
+
+def test_frames_that_repeat_are_compressed_and_noise_is_not():
+    packing, rng = Packing(), np.random.default_rng(0)
+    frame = np.tile(rng.integers(0, 256, (1, 2, 84, 84), np.uint8), (33, 1, 1, 1))
+    noise = rng.random((33, 2, 4)).astype(np.float32)
+    for _ in range(6):
+        packed = packing.pack({"frame": frame, "noise": noise})
+    assert packed["frame"].encoding == "ZSTD" and packed["noise"].encoding == "RAW"
+    assert len(packed["frame"].data) < 0.05 * frame.nbytes
+    assert packed["frame"].array().tobytes() == frame.tobytes()
+
+
+# --- evaluation ----------------------------------------------------------------------
+
+
+def test_each_environment_gives_its_first_episodes(make):
+    environments = make("E3-v0", 3)
+    actor = q_actor(environments, [[1.0, -1.0]], [0, 0, 0])
+    result = evaluate(environments, actor, SEEDS, 7)
+    assert result.returns.tolist() == [3.0] * 9, "three each: 7 rounded up"
+    assert result.lengths.tolist() == [3] * 9
+
+
+def test_short_episodes_do_not_crowd_out_long_ones(make):
+    """Ten steps each, one environment's cut by a crash: it gives its next ones."""
+    kwargs = {"how": "raise", "bad_seed": SEEDS.episode(1, 0)}
+    environments = make("Misbehaving-v0", 2, kwargs=kwargs)
+    actor = q_actor(environments, [[1.0, -1.0]], [0, 0])
+    result = evaluate(environments, actor, SEEDS, 4)
+    assert result.lengths.tolist() == [10, 10, 10, 10]
+    assert environments.restarts == 1
+
+
+def test_an_evaluation_that_is_told_to_stop_has_no_result(make):
+    environments = make("E3-v0", 3)
+    actor = q_actor(environments, [[1.0, -1.0]], [0, 0, 0])
+    assert evaluate(environments, actor, SEEDS, 9, lambda: True) is None
