@@ -205,7 +205,7 @@ class Memory:
     def keep(self, outputs: Fields) -> None:
         """Take over the recurrent state that a policy returned."""
         for name in self.states:
-            self.states[name] = outputs["state/" + name]
+            self.states[name] = outputs["next_state/" + name]
 
     def forget(self, valid: Array) -> None:
         """Restart where the row was not valid."""

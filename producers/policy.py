@@ -78,7 +78,7 @@ class PolicySession:
     def run(
         self, observations: Fields, states: Fields, params: Fields
     ) -> dict[str, Array]:
-        """Return the graph's outputs by name: the head's, and ``state/<name>``.
+        """Return the graph's outputs by name: the head's, and ``next_state/<name>``.
 
         Args:
             observations: [B, ...] by field name, more fields than the graph takes.
@@ -96,7 +96,7 @@ class PolicySession:
     @property
     def output_names(self) -> list[str]:
         """The outputs that acting needs, in the order they are run."""
-        states = ["state/" + field.name for field in self.graph.states]
+        states = ["next_state/" + field.name for field in self.graph.states]
         return [*sorted(_HEADS[self.graph.head]), *states]
 
     def load(self, version: PolicyVersion, tensors: bytes) -> Fields:

@@ -14,7 +14,14 @@ from schemas.codec import encode
 from schemas.errors import SchemaError
 from schemas.records import SpaceField, Unroll
 from schemas.shapes import VALUE_COLUMNS
-from schemas.tensors import MAX_TENSOR_BYTES, Encoding, Tensor, pack, pack_map
+from schemas.tensors import (
+    MAX_TENSOR_BYTES,
+    Array,
+    Encoding,
+    Tensor,
+    pack,
+    pack_map,
+)
 
 MAX_UNROLL_BYTES = 8 << 20
 _HEADER_BYTES = 64 << 10
@@ -39,12 +46,17 @@ class Packing:
         if self._left > 0:
             self._measure(observations)
         return {
-            name: pack(array, self._encoding(name))
+            name: pack(array, self._encoding(name, array))
             for name, array in observations.items()
         }
 
-    def _encoding(self, name: str) -> Encoding:
-        return "ZSTD" if self.ratios.get(name, 1.0) <= _PAYS_BELOW else "RAW"
+    def _encoding(self, name: str, array: Array) -> Encoding:
+        if self.ratios.get(name, 1.0) > _PAYS_BELOW:
+            return "RAW"
+        # Who computes discounts must see such a value, and opens only what is RAW.
+        if array.dtype.kind in "fc" and not np.isfinite(array).all():
+            return "RAW"
+        return "ZSTD"
 
     def _measure(self, observations: Fields) -> None:
         self._left -= 1

@@ -213,7 +213,7 @@ class PolicyGraph:
 
     Inputs: ``obs/<name>`` in the space's own dtype, ``state/<name>``, ``param/<name>``.
     Outputs by head: ``q``; ``logits``, ``value``; ``mean``, ``log_std``, ``value``; and
-    ``state/<name>``.
+    ``next_state/<name>`` (ONNX allows no output the name of an input).
 
     Attributes:
         sha256: hex digest of ``onnx``.

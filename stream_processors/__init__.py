@@ -1,0 +1,1 @@
+"""Trajectories -> replay: unrolls become transitions that a learner can learn from."""

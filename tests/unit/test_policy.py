@@ -380,7 +380,7 @@ def test_peeking_leaves_the_frames_as_they_are():
 def test_states_are_zeroed_where_the_row_was_not_valid():
     memory = Memory((), (SpaceField("h", "box", "<f4", (2,)),), 2, 1)
     assert memory.remembers
-    memory.keep({"state/h": np.ones((2, 2), np.float32)})
+    memory.keep({"next_state/h": np.ones((2, 2), np.float32)})
     memory.forget(np.array([False, True]))
     assert memory.states["h"].tolist() == [[0, 0], [1, 1]]
     assert memory.states["h"].dtype == np.float32

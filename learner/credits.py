@@ -1,0 +1,199 @@
+"""Arrivals -> how far each worker may step: a receive window per worker.
+
+Pure: times are seconds of one monotonic clock, passed in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from schemas.records import WorkerCredit
+
+MIN_INTERVAL_S = 0.05
+"""Credits are sent at most this often ..."""
+
+REPEAT_S = 1.0
+"""... and at least this often: workers read from the topic's end."""
+
+MAX_WINDOW = 64
+"""Unrolls; what a measured window never exceeds: the pipeline needs 22 to 28."""
+
+_RATE_SPAN_S = 2.0
+_LEAST_SPAN_S = 0.25
+_ROUND_TRIP_SPAN_S = 30.0
+
+
+def floor_window(n_step: int, unroll_length: int) -> int:
+    """Return the smallest window, in unrolls, that does not stop an off-policy run.
+
+    A batch is emitted when the rows of ceil((n - 1) / T) further unrolls are there:
+    with less credit the worker would wait for a batch that waits for the worker.
+    """
+    return max(2, 1 + math.ceil((n_step - 1) / unroll_length))
+
+
+@dataclass
+class _Worker:
+    """One incarnation of a worker, as far as its batches have come."""
+
+    incarnation: int
+    unroll_length: int
+    next_step: int = 0
+    allowed: int = 0
+    sent: int = 0
+    arrivals: deque[float] = field(default_factory=deque)
+    grants: deque[tuple[int, float]] = field(default_factory=deque)
+    round_trips: deque[tuple[float, float]] = field(default_factory=deque)
+
+
+class CreditWindows:
+    """Computes what each worker is allowed, and when that is worth a record.
+
+    With p = rate x round trip, the unrolls that fill the pipeline, the window is
+    ``max(floor, p + min(p, room))`` unrolls beyond what has arrived: twice the pipeline
+    while the limiter has room for that, and no more than the pipeline otherwise, or
+    experience would wait in the log and be stale when it is read.
+
+    A round trip is from the grant of a step to its arrival, on the learner's clock. The
+    smallest of the last 30 s counts, and none during which the limiter had no room: a
+    longer one holds the queues that a larger window makes.
+    """
+
+    def __init__(self, *, fixed_window: int, n_step: int, unroll_length: int) -> None:
+        self._fixed = fixed_window
+        self._n_step = n_step
+        self._unroll_length = unroll_length
+        self._workers: dict[str, _Worker] = {}
+        self._sent_at = -math.inf
+        self._full_at = -math.inf
+
+    def workers(self) -> frozenset[str]:
+        """Return the workers that are known."""
+        return frozenset(self._workers)
+
+    def started(self, worker: str, incarnation: int, next_step: int = 0) -> None:
+        """Note a worker's incarnation; an older one than the known changes nothing.
+
+        Args:
+            worker: its name.
+            incarnation: as in its Member, or in its batches.
+            next_step: where its stream goes on, when batches of it were read before.
+        """
+        known = self._workers.get(worker)
+        if known is not None and known.incarnation >= incarnation:
+            return
+        self._workers[worker] = _Worker(incarnation, self._unroll_length, next_step)
+        # A new incarnation waits for nothing but this: tell it now.
+        self._sent_at = -math.inf
+
+    def stopped(self, worker: str) -> None:
+        """Forget a worker that was removed."""
+        self._workers.pop(worker, None)
+
+    def arrived(
+        self,
+        worker: str,
+        incarnation: int,
+        next_step: int,
+        num_steps: int,
+        now_s: float,
+    ) -> None:
+        """Note that the rows up to ``next_step`` of a worker have come."""
+        self.started(worker, incarnation)
+        state = self._workers[worker]
+        if state.incarnation != incarnation:
+            return
+        state.next_step = max(state.next_step, next_step)
+        state.unroll_length = num_steps
+        state.arrivals.append(now_s)
+        while state.grants and state.grants[0][0] <= next_step:
+            _, granted_at = state.grants.popleft()
+            if granted_at > self._full_at:
+                state.round_trips.append((now_s, now_s - granted_at))
+
+    def forgive(self, worker: str) -> None:
+        """Treat what was granted as arrived: it is known to be gone.
+
+        Records that expired unread never arrive, and their worker would wait for ever.
+        """
+        state = self._workers.get(worker)
+        if state is not None:
+            state.next_step = max(state.next_step, state.allowed)
+
+    def window(self, worker: str, now_s: float, room: float) -> int:
+        """Return a worker's window in unrolls; ``room`` as in ``grant``."""
+        state = self._workers[worker]
+        floor = floor_window(self._n_step, state.unroll_length)
+        if self._fixed:
+            # A fixed window of 1 is meant; one that can never move is not.
+            waits_for = 1 + math.ceil((self._n_step - 1) / state.unroll_length)
+            return max(self._fixed, waits_for)
+        pipeline = _rate(state, now_s) * _round_trip(state, now_s)
+        share = max(0.0, room) / len(self._workers)
+        return max(floor, min(MAX_WINDOW, math.ceil(pipeline + min(pipeline, share))))
+
+    def grant(self, now_s: float, *, room: float) -> Mapping[str, WorkerCredit]:
+        """Return what to send now; empty when there is nothing new to say.
+
+        A step that was allowed stays allowed. Nobody gets less than a floor window from
+        the start of an incarnation: that much a worker takes anyway.
+
+        Args:
+            now_s: the time.
+            room: how many more unrolls the limiter takes; below 1 no window moves.
+        """
+        if room < 1:
+            self._full_at = now_s
+        moved = False
+        for worker, state in self._workers.items():
+            window = self.window(worker, now_s, room)
+            self._allow(state, window, may_move=room >= 1)
+            quarter = max(1, window * state.unroll_length // 4)
+            moved = moved or state.allowed - state.sent >= quarter
+        waited = now_s - self._sent_at
+        due = waited >= REPEAT_S or (moved and waited >= MIN_INTERVAL_S)
+        if not due or not self._workers:
+            return {}
+        self._sent_at = now_s
+        return {worker: _send(state, now_s) for worker, state in self._workers.items()}
+
+    def allowed_step(self, worker: str) -> int:
+        """Return the step that a worker may not pass."""
+        return self._workers[worker].allowed
+
+    def _allow(self, state: _Worker, window: int, *, may_move: bool) -> None:
+        first = floor_window(self._n_step, state.unroll_length) * state.unroll_length
+        state.allowed = max(state.allowed, first)
+        if may_move:
+            edge = state.next_step + window * state.unroll_length
+            state.allowed = max(state.allowed, edge)
+
+
+def _send(state: _Worker, now_s: float) -> WorkerCredit:
+    if state.allowed > state.sent:
+        # The first one says what the worker knew or had done before: no round trip.
+        if state.sent:
+            state.grants.append((state.allowed, now_s))
+        state.sent = state.allowed
+    return WorkerCredit(state.incarnation, state.allowed)
+
+
+def _rate(state: _Worker, now_s: float) -> float:
+    """Return the unrolls that have arrived lately, per second."""
+    arrivals = state.arrivals
+    while arrivals and arrivals[0] < now_s - _RATE_SPAN_S:
+        arrivals.popleft()
+    if not arrivals:
+        return 0.0
+    return len(arrivals) / max(_LEAST_SPAN_S, now_s - arrivals[0])
+
+
+def _round_trip(state: _Worker, now_s: float) -> float:
+    """Return the smallest round trip of late; the last one when none is younger."""
+    trips = state.round_trips
+    while len(trips) > 1 and trips[0][0] < now_s - _ROUND_TRIP_SPAN_S:
+        trips.popleft()
+    return min((trip for _, trip in trips), default=0.0)

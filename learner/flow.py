@@ -1,0 +1,88 @@
+"""Members and arrivals -> Credit records."""
+
+from __future__ import annotations
+
+from infra.control.role import RoleContext
+from infra.kafka.delivery import Sender
+from infra.monitoring.reporter import now_ms
+from learner.credits import CreditWindows
+from learner.dedup import Ledger
+from learner.rate_limiter import RateLimiter, error_buffer_for
+from learner.roster import Roster
+from schemas.codec import encode
+from schemas.records import NO_POLICY, Credit
+from schemas.topics import CREDITS, worker_index, worker_partition
+
+
+class Flow:
+    """Lets workers go on as far as their windows and the limiter allow."""
+
+    def __init__(
+        self,
+        context: RoleContext,
+        epoch: int,
+        sender: Sender,
+        roster: Roster,
+        windows: CreditWindows,
+        limiter: RateLimiter,
+        ledger: Ledger,
+    ) -> None:
+        self._context = context
+        self._epoch = epoch
+        self._sender = sender
+        self._roster = roster
+        self._windows = windows
+        self._limiter = limiter
+        self._ledger = ledger
+
+    def follow_members(self) -> None:
+        """Take in who has started or was removed.
+
+        Raises:
+            NewerLearner: a learner of a later epoch was seen.
+        """
+        self._roster.poll()
+        for worker, incarnation in self._roster.incarnations.items():
+            next_step = self._ledger.next_step(worker, incarnation)
+            self._windows.started(worker, incarnation, next_step)
+        for worker in self._roster.take_removed():
+            self._windows.stopped(worker)
+        spec = self._context.spec
+        self._limiter.error_buffer = error_buffer_for(
+            self._limiter.samples_per_insert,
+            spec.workers.unroll_length * spec.workers.envs_per_worker,
+            max(spec.workers.replicas, len(self._windows.workers())),
+            spec.learner.batch_size,
+        )
+
+    def grant(self, now_s: float, *, room: float) -> None:
+        """Send a Credit when it is worth one; never when the flow is free.
+
+        Args:
+            now_s: monotonic seconds.
+            room: how many more unrolls the limiter takes.
+        """
+        if self._context.spec.flow.mode == "free":
+            return
+        allowed = self._windows.grant(now_s, room=room)
+        if not allowed:
+            return
+        context = self._context
+        credit = Credit(
+            experiment=context.experiment.name,
+            run_id=context.run_id,
+            learner=context.member_key,
+            epoch=self._epoch,
+            min_policy=NO_POLICY,
+            allowed=allowed,
+            produced_at_ms=now_ms(),
+        )
+        self._sender.send(context.topic(CREDITS), encode(credit), context.member_key)
+
+    def forgive(self, partitions: set[int]) -> None:
+        """Give new credit to the workers of partitions where records expired."""
+        num_partitions = self._context.spec.topics.partitions
+        for worker in self._windows.workers():
+            if worker_partition(worker_index(worker), num_partitions) in partitions:
+                self._windows.forgive(worker)
+        partitions.clear()

@@ -1,0 +1,83 @@
+"""What happened since the last metrics: means, maxima, and events not repeated."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from infra.monitoring.reporter import Reporter, Severity
+
+EVENT_INTERVAL_S = 1.0
+
+
+class Gauges:
+    """Gathers values between two reports.
+
+    Attributes:
+        waited_data_s: how long the learner had nothing to do, since it started.
+    """
+
+    def __init__(self) -> None:
+        self.waited_data_s = 0.0
+        self._losses: list[float] = []
+        self._lag_sum = 0.0
+        self._lag_rows = 0
+        self._latencies_ms: list[float] = []
+        self._pause_s = 0.0
+        self._last: dict[str, float] = {}
+        self._noted_at: dict[str, float] = {}
+        self._not_said: dict[str, int] = {}
+
+    def loss(self, loss: float) -> None:
+        """Add the loss of an update."""
+        self._losses.append(loss)
+
+    def policy_lag(self, versions: int, rows: int) -> None:
+        """Add by how many versions the policy that made ``rows`` is behind."""
+        self._lag_sum += versions * rows
+        self._lag_rows += rows
+
+    def latency_ms(self, milliseconds: float) -> None:
+        """Add the time from a batch's last row to its insertion, by two clocks."""
+        self._latencies_ms.append(milliseconds)
+
+    def checkpoint_pause_s(self, seconds: float) -> None:
+        """Note for how long a checkpoint stopped the loop."""
+        self._pause_s = seconds
+
+    def note(
+        self,
+        reporter: Reporter,
+        kind: str,
+        severity: Severity,
+        reason: str,
+    ) -> None:
+        """Send an event, at most one a second of its kind; the rest are counted."""
+        now_s = time.monotonic()
+        if now_s - self._noted_at.get(kind, -math.inf) < EVENT_INTERVAL_S:
+            self._not_said[kind] = self._not_said.get(kind, 0) + 1
+            return
+        self._noted_at[kind] = now_s
+        others = self._not_said.pop(kind, 0)
+        more = f" (and {others} more since the last)" if others else ""
+        reporter.event(kind, severity, reason + more)
+
+    def take(self) -> dict[str, float]:
+        """Return the values since the last call, and start again.
+
+        A mean of nothing is the one before; there is none before the first.
+        """
+        values = {
+            "waited_data_s": self.waited_data_s,
+            "checkpoint_pause_s": self._pause_s,
+        }
+        if self._losses:
+            self._last["loss"] = sum(self._losses) / len(self._losses)
+        if self._lag_rows:
+            self._last["policy_lag_mean"] = self._lag_sum / self._lag_rows
+        if self._latencies_ms:
+            mean = sum(self._latencies_ms) / len(self._latencies_ms)
+            self._last["latency_ms"] = mean
+        self._losses, self._latencies_ms = [], []
+        self._lag_sum, self._lag_rows = 0.0, 0
+        return values | self._last

@@ -1,0 +1,143 @@
+"""Inserts and samples so far -> may there be another?
+
+Reverb's ``SampleToInsertRatio``: ``diff = inserts * samples_per_insert - samples``;
+sampling waits below ``min_diff`` and inserting above ``max_diff``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+
+@dataclass
+class RateLimiter:
+    """Keeps the ratio of samples to inserts within an error buffer.
+
+    The buffer may be changed while running: it is a band around the ratio, not a count.
+
+    Attributes:
+        samples_per_insert: the ratio, per item.
+        min_size: items that must be there before anything is sampled.
+        error_buffer: how far ``diff`` may be from ``samples_per_insert * min_size``.
+        inserts: items inserted so far, across restarts.
+        samples: items sampled so far, across restarts.
+        deletes: items that left the buffer, overwritten or not restorable.
+    """
+
+    samples_per_insert: float
+    min_size: int
+    error_buffer: float
+    inserts: int = 0
+    samples: int = 0
+    deletes: int = 0
+
+    def __post_init__(self) -> None:
+        smallest = max(1.0, self.samples_per_insert)
+        if self.samples_per_insert <= 0 or self.min_size < 1:
+            raise ValueError(
+                "expected samples_per_insert > 0 and min_size >= 1, found "
+                f"{self.samples_per_insert} and {self.min_size}"
+            )
+        if self.error_buffer < smallest:
+            raise ValueError(
+                f"error_buffer: expected at least max(1, samples_per_insert) = "
+                f"{smallest:g}, found {self.error_buffer:g}: both sides could wait"
+            )
+
+    @property
+    def size(self) -> int:
+        """The items that are there."""
+        return self.inserts - self.deletes
+
+    @property
+    def diff(self) -> float:
+        """How many samples the inserts so far have earned and not spent."""
+        return self.inserts * self.samples_per_insert - self.samples
+
+    @property
+    def min_diff(self) -> float:
+        """The lowest ``diff`` that sampling may leave behind."""
+        return self.samples_per_insert * self.min_size - self.error_buffer
+
+    @property
+    def max_diff(self) -> float:
+        """The highest ``diff`` that inserting may leave behind."""
+        return self.samples_per_insert * self.min_size + self.error_buffer
+
+    def can_sample(self, count: int = 1) -> bool:
+        """Whether ``count`` items may be sampled now."""
+        return self.size >= self.min_size and self.diff - count >= self.min_diff
+
+    def can_insert(self, count: int = 1) -> bool:
+        """Whether ``count`` items may be inserted now, one after the other."""
+        if self.size + count <= self.min_size:
+            return True
+        return self.diff + count * self.samples_per_insert <= self.max_diff
+
+    def can_insert_batch(self, count: int) -> bool:
+        """Whether ``count`` items may be inserted now, all or none.
+
+        Reverb inserts one by one and so always reaches ``min_size``; a batch that
+        would pass it must not wait either, since sampling waits until it is reached.
+        """
+        return self.size < self.min_size or self.can_insert(count)
+
+    @property
+    def room(self) -> float:
+        """How many items may be inserted before inserting waits."""
+        ahead = (self.max_diff - self.diff) / self.samples_per_insert
+        return max(ahead, self.min_size - self.size)
+
+    def insert(self, count: int) -> None:
+        """Count items inserted."""
+        self.inserts += count
+
+    def sample(self, count: int) -> None:
+        """Count items sampled."""
+        self.samples += count
+
+    def resize(self, size: int) -> None:
+        """Count as deleted what no longer is in a buffer of ``size`` items."""
+        self.deletes = self.inserts - size
+
+    def state(self) -> dict[str, float]:
+        """Return the counters and settings, for a checkpoint."""
+        return asdict(self)
+
+    def restore(self, state: dict[str, float]) -> None:
+        """Continue at a checkpoint's counters.
+
+        Where the spec's ratio has changed since, ``samples`` is moved so that the new
+        ratio holds from here on: there is no burst to make up for the past.
+        """
+        self.inserts = int(state["inserts"])
+        self.deletes = int(state["deletes"])
+        before = RateLimiter(**{**state, "inserts": 0, "samples": 0, "deletes": 0})  # type: ignore[arg-type]
+        same = before.samples_per_insert == self.samples_per_insert
+        self.samples = int(state["samples"])
+        if not same or before.min_size != self.min_size:
+            self._forget_the_past(before)
+
+    def _forget_the_past(self, before: RateLimiter) -> None:
+        earned = self.inserts * before.samples_per_insert - self.samples
+        ahead = earned - before.samples_per_insert * before.min_size
+        centre = self.samples_per_insert * self.min_size
+        bounded = max(-self.error_buffer, min(self.error_buffer, ahead))
+        self.samples = round(self.inserts * self.samples_per_insert - centre - bounded)
+
+
+def error_buffer_for(
+    samples_per_insert: float, unroll_rows: int, workers: int, batch_size: int
+) -> float:
+    """Return how far the ratio may be off, in samples.
+
+    Two unrolls from each live worker: with Reverb's minimum the learner idles half of
+    the time. And never less than half of what one insert and one sample need together,
+    or both could wait for each other.
+    """
+    unroll = samples_per_insert * unroll_rows
+    return max(
+        2 * unroll * max(workers, 1),
+        unroll + batch_size,
+        max(1.0, samples_per_insert),
+    )

@@ -1,0 +1,296 @@
+"""Transition batches -> prioritised samples of transitions.
+
+Observations are addressed by step and kept once: a row refers to its observation and to
+the one it bootstraps from, which may lie in a later batch of its stream. A row can be
+sampled once both are there.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from learner.batch_arrays import BatchArrays, BatchMismatch, open_batch
+from learner.chunks import Chunk, ChunkRef, Chunks, References, Waiting, reference
+from learner.sample import Sample
+from learner.stored_rows import ObservationRows, Ring, TransitionRows
+from learner.sum_tree import Floats, Indices, SumTree
+from schemas.errors import SchemaError
+from schemas.experiment import ReplaySpec
+from schemas.records import EnvDescription, TransitionBatch
+from schemas.tensors import Array
+
+__all__ = ["BatchMismatch", "ChunkRef", "References", "ReplayBuffer", "Sample"]
+
+FetchedBatch = tuple[int, int, TransitionBatch]
+"""(partition, offset, batch)."""
+
+
+class ReplayBuffer:
+    """A ring of rows that evicts whole batches, oldest first.
+
+    A position is a row's serial number, its slot the position modulo the capacity; a
+    position that was evicted is never used again.
+
+    Attributes:
+        rows: valid rows held, by the records' own flags.
+        samplable_rows: rows that can be sampled now.
+        dropped_rows: cumulative, rows that left without ever having been samplable
+            (a hole after them), or were refused (not finite, no bootstrap step).
+    """
+
+    def __init__(
+        self,
+        env: EnvDescription,
+        replay: ReplaySpec,
+        *,
+        unroll_length: int,
+        frame_stack: int = 1,
+    ) -> None:
+        """Make an empty buffer.
+
+        Args:
+            env: what the batches' fields must be; single frames.
+            replay: capacity in rows, invalid ones included, and priorities.
+            unroll_length: the usual T, which sizes the ring of observations; shorter
+                batches fill that ring before the rows' and evict earlier.
+            frame_stack: how many frames an observation of a sample has.
+        """
+        capacity = replay.capacity
+        self._env = env
+        self._replay = replay
+        chunk_overhead = -(-capacity * frame_stack // unroll_length)
+        self._observations = ObservationRows(
+            env.observation, capacity + chunk_overhead, frame_stack
+        )
+        self._transitions = TransitionRows(env.action, capacity)
+        self._priorities = Ring(capacity, np.float64)
+        self._tree = SumTree(capacity)
+        self._chunks = Chunks(capacity, self._observations.size)
+        self._max_priority = 0.0
+        self.rows = self.samplable_rows = self.dropped_rows = 0
+
+    @property
+    def pending_rows(self) -> int:
+        """Rows that wait for the observation they bootstrap from."""
+        return sum(len(c.waiting.slots) for c in self._chunks if c.waiting)
+
+    @property
+    def max_priority(self) -> float:
+        """The largest priority ever seen: that of rows that come without one."""
+        return self._max_priority or 1.0
+
+    def insert(self, batch: TransitionBatch, partition: int, offset: int) -> int:
+        """Take in a batch that was read at an address; return its valid rows.
+
+        Raises:
+            BatchMismatch: it is not of this environment; nothing is changed.
+            SchemaError: a tensor cannot be opened; nothing is changed.
+            ValueError: it does not fit in the buffer, or is in it already.
+        """
+        arrays = open_batch(batch, self._env)
+        chunk = self._reserve(reference(batch, partition, offset))
+        incoming = arrays.priorities.reshape(-1).astype(np.float64)
+        known = np.isfinite(incoming) & (incoming > 0)
+        self._see_priorities(incoming[known & arrays.valid.reshape(-1)])
+        self._fill(chunk, arrays, np.where(known, incoming, self.max_priority))
+        return chunk.valid_rows
+
+    def sample(self, batch_size: int, beta: float, rng: np.random.Generator) -> Sample:
+        """Draw rows by priority, one from each of ``batch_size`` equal parts.
+
+        Raises:
+            ValueError: no row can be sampled.
+        """
+        slots, probabilities = self._tree.sample(batch_size, rng)
+        least = self._tree.min_positive() / self._tree.total
+        if self._replay.weights_normalised_by == "batch":
+            least = probabilities.min()
+        rows = self._transitions
+        first = self._chunks.first_position
+        return Sample(
+            indices=first + (slots - first) % rows.capacity,
+            # (N P)^-beta / (N P_least)^-beta: N cancels.
+            weights=((probabilities / least) ** -beta).astype(np.float32),
+            observations=self._observations.gather(rows.observation_at.rows[slots]),
+            actions=rows.actions(slots),
+            returns=rows.returns.rows[slots],
+            discounts=rows.discounts.rows[slots],
+            bootstrap_observations=self._observations.gather(
+                rows.bootstrap_at.rows[slots]
+            ),
+        )
+
+    def update_priorities(self, indices: Indices, td_errors: Array) -> None:
+        """Set the priorities of sampled rows from their unweighted TD errors.
+
+        Rows that were evicted since, and errors that are not finite, are ignored.
+        """
+        priorities = np.abs(td_errors.astype(np.float64))
+        priorities += self._replay.priority_epsilon
+        slots = indices % self._transitions.capacity
+        kept = (indices >= self._chunks.first_position) & (indices < self._chunks.head)
+        kept &= np.isfinite(priorities)
+        kept &= self._transitions.bootstrap_at.rows[slots] >= 0
+        slots, priorities = slots[kept], priorities[kept]
+        self._see_priorities(priorities)
+        self._priorities.rows[slots] = priorities
+        self._tree.set(slots, priorities**self._replay.alpha)
+
+    def references(self) -> References:
+        """Return the content by reference; a copy, quick whatever the size."""
+        first = self._chunks.first_position
+        return References(
+            first_position=first,
+            chunks=tuple(chunk.ref for chunk in self._chunks),
+            priorities=self._priorities.get(first, self._chunks.head - first),
+            max_priority=self._max_priority,
+            dropped_rows=self.dropped_rows,
+        )
+
+    def restore(self, references: References, batches: Iterable[FetchedBatch]) -> int:
+        """Rebuild the content of an empty buffer from the log.
+
+        Args:
+            references: of the buffer that was.
+            batches: what is read again, in any order (with frame stacking: each
+                stream's in order); others than those referred to are ignored.
+
+        Returns:
+            How many rows could not be had again, or were not what they had been.
+        """
+        if self._chunks.head:
+            raise ValueError(f"expected an empty buffer, found {self.rows} rows")
+        self._chunks.head = references.first_position
+        self._max_priority = references.max_priority
+        priorities = references.priorities
+        wanted: dict[tuple[int, int], tuple[Chunk, Floats]] = {}
+        for ref in references.chunks:
+            chunk = self._reserve(ref)
+            mine, priorities = np.split(priorities, [ref.num_rows])
+            wanted[ref.partition, ref.offset] = chunk, mine
+            self._priorities.put(chunk.position, np.full(ref.num_rows, np.nan))
+        for partition, offset, batch in batches:
+            if (partition, offset) not in wanted:
+                continue
+            chunk, mine = wanted[partition, offset]
+            if reference(batch, partition, offset) != chunk.ref:
+                continue
+            if chunk.position < self._chunks.first_position:
+                continue  # the capacity is smaller than it was
+            try:
+                arrays = open_batch(batch, self._env)
+            except (BatchMismatch, SchemaError):
+                continue
+            del wanted[partition, offset]
+            self._fill(chunk, arrays, mine)
+        self.dropped_rows = references.dropped_rows
+        return sum(int(np.isfinite(mine).sum()) for _, mine in wanted.values())
+
+    def oldest_offsets(self) -> dict[int, int]:
+        """Return, by partition, the first offset that the buffer still refers to."""
+        oldest: dict[int, int] = {}
+        for chunk in self._chunks:
+            partition, offset = chunk.ref.partition, chunk.ref.offset
+            oldest[partition] = min(offset, oldest.get(partition, offset))
+        return oldest
+
+    def _see_priorities(self, priorities: Floats) -> None:
+        self._max_priority = max(self._max_priority, priorities.max(initial=0.0))
+
+    def _reserve(self, ref: ChunkRef) -> Chunk:
+        """Evict until a chunk fits, and append it, not filled yet."""
+        block_rows = self._observations.block_rows(ref.num_steps, ref.num_envs)
+        self._chunks.check(ref, block_rows)
+        while not self._chunks.has_room(ref, block_rows):
+            self._evict_oldest()
+        return self._chunks.append(ref, block_rows)
+
+    def _fill(self, chunk: Chunk, arrays: BatchArrays, priorities: Floats) -> None:
+        """Write a chunk's rows [T*B] and make those samplable that can be."""
+        ref = chunk.ref
+        self._observations.put(chunk, arrays, self._chunks.preceding(chunk))
+        steps, envs = np.divmod(np.arange(ref.num_rows), ref.num_envs)
+        at = self._observations.at(chunk, steps, envs)
+        self._transitions.put(chunk, arrays, at)
+        ahead = arrays.bootstrap_steps.reshape(-1)
+        usable = arrays.valid.reshape(-1) & (ahead >= 1) & np.isfinite(priorities)
+        finite = np.isfinite(arrays.returns) & np.isfinite(arrays.discounts)
+        usable &= finite.reshape(-1)
+        usable &= self._observations.finite(at) & self._observations.usable(at)
+        self._priorities.put(chunk.position, np.where(usable, priorities, np.nan))
+        chunk.filled = True
+        chunk.valid_rows = int(np.count_nonzero(arrays.valid))
+        self.rows += chunk.valid_rows
+        self.dropped_rows += chunk.valid_rows - int(np.count_nonzero(usable))
+        chunk.waiting = Waiting(
+            self._transitions.slots(chunk)[usable],
+            (ref.first_step + steps + ahead)[usable],
+            envs[usable],
+        )
+        self._resolve(chunk, chunk)
+        self._look_ahead(chunk)
+        for other in self._chunks.waiting_in(ref.stream):
+            self._resolve(other, chunk)
+
+    def _look_ahead(self, chunk: Chunk) -> None:
+        """Let rows of ``chunk`` bootstrap from what later chunks are there."""
+        if chunk.waiting is not None:
+            last_step = int(chunk.waiting.steps.max())
+            for after in self._chunks.ahead_of(chunk, last_step):
+                self._resolve(chunk, after)
+
+    def _resolve(self, chunk: Chunk, source: Chunk) -> None:
+        """Let rows of ``chunk`` bootstrap from observations of ``source``."""
+        waiting, ref = chunk.waiting, source.ref
+        if waiting is None or ref.num_envs != chunk.ref.num_envs:
+            return
+        steps = waiting.steps - ref.first_step
+        there = (steps >= 0) & (steps <= ref.num_steps)
+        at = self._observations.at(source, steps, waiting.envs)
+        there &= self._observations.usable(at)
+        if there.any():
+            self._link(chunk, waiting.slots[there], at[there])
+        left = ~there
+        chunk.waiting = (
+            Waiting(waiting.slots[left], waiting.steps[left], waiting.envs[left])
+            if left.any()
+            else None
+        )
+        self._chunks.note_waiting(chunk)
+
+    def _link(self, chunk: Chunk, slots: Indices, bootstrap_at: Indices) -> None:
+        rows = self._transitions
+        rows.bootstrap_at.rows[slots] = bootstrap_at
+        # An observation that is not finite has no value to bootstrap from.
+        rows.discounts.rows[slots] *= self._observations.finite(bootstrap_at)
+        self._tree.set(slots, self._priorities.rows[slots] ** self._replay.alpha)
+        chunk.samplable_rows += len(slots)
+        self.samplable_rows += len(slots)
+
+    def _evict_oldest(self) -> None:
+        chunk = self._chunks.pop_oldest()
+        if not chunk.filled:
+            return
+        self._tree.set(self._transitions.slots(chunk), np.zeros(chunk.ref.num_rows))
+        self.rows -= chunk.valid_rows
+        self.samplable_rows -= chunk.samplable_rows
+        self.dropped_rows += len(chunk.waiting.slots) if chunk.waiting else 0
+        for other in self._chunks.referring_to(chunk):
+            self._unlink(other, chunk)
+
+    def _unlink(self, chunk: Chunk, evicted: Chunk) -> None:
+        """Let rows of ``chunk`` that bootstrap from what was evicted wait again."""
+        rows = self._transitions
+        slots = rows.slots(chunk)
+        at = rows.bootstrap_at.rows[slots]
+        inside, steps, envs = self._observations.locate(evicted, at)
+        lost = Waiting(
+            slots[inside], evicted.ref.first_step + steps[inside], envs[inside]
+        )
+        rows.bootstrap_at.rows[lost.slots] = -1
+        self._tree.set(lost.slots, np.zeros(len(lost.slots)))
+        chunk.samplable_rows -= len(lost.slots)
+        self.samplable_rows -= len(lost.slots)
+        chunk.waiting = lost.joined(chunk.waiting)
+        self._resolve(chunk, chunk)
+        self._look_ahead(chunk)

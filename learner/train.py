@@ -1,0 +1,149 @@
+"""The role ``learner``: replay -> policies.
+
+``python -m learner.train EXPERIMENT --index 0``
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import threading
+from types import ModuleType
+
+from infra.control.members import register
+from infra.control.role import (
+    EXIT_OK,
+    EXIT_UNDELIVERED,
+    RoleContext,
+    StopRequest,
+    role_main,
+)
+from infra.errors import DeliveryError, RollstreamError
+from infra.kafka.clients import make_producer
+from infra.kafka.delivery import Sender
+from infra.monitoring.reporter import Reporter
+from learner.roster import Roster
+from schemas.errors import SchemaError
+from schemas.records import EnvDescription
+
+LAST_SAVE_S = 4.0
+LAST_FLUSH_S = 3.0
+
+_POLL_S = 0.05
+_log = logging.getLogger("rollstream")
+
+
+def run(context: RoleContext, stop: StopRequest) -> int:
+    """Learn until told to stop; return the exit code.
+
+    1. Begin to import torch, which takes seconds.
+    2. Register: the offset of the Member is this learner's epoch.
+    3. Wait for the description of the environment that the first worker sends.
+    4. Build the parts, from the newest checkpoint where there is one.
+    5. Loop.
+    6. Save a last checkpoint, commit, publish last metrics.
+
+    Raises:
+        RollstreamError: why it cannot go on.
+    """
+    # Step 1.
+    imported = _Import("learner.assembly", "learner.loop")
+    # Step 2.
+    sender = Sender(make_producer(context.settings, client_id=context.client_id))
+    epoch = register(sender, context)
+    reporter = Reporter(sender, context, epoch)
+    roster = Roster(context, reporter, epoch)
+    try:
+        roster.wait_for_own()
+        # Step 3.
+        env = wait_for_env(roster, reporter, stop)
+        if env is None:
+            return _flush(sender)
+        return _learn(context, stop, epoch, sender, reporter, roster, env, imported)
+    except (RollstreamError, SchemaError) as exc:
+        with contextlib.suppress(DeliveryError):
+            reporter.event("learner-stopped", "alert", str(exc))
+            sender.flush(LAST_FLUSH_S)
+        raise
+    finally:
+        roster.close()
+
+
+def wait_for_env(
+    roster: Roster, reporter: Reporter, stop: StopRequest
+) -> EnvDescription | None:
+    """Return what the first worker says of its environment; None when told to stop."""
+    while roster.env is None:
+        if stop.is_set():
+            return None
+        roster.poll(_POLL_S)
+    return roster.env
+
+
+def _learn(
+    context: RoleContext,
+    stop: StopRequest,
+    epoch: int,
+    sender: Sender,
+    reporter: Reporter,
+    roster: Roster,
+    env: EnvDescription,
+    imported: _Import,
+) -> int:
+    # Step 4.
+    assembly, loop = imported.wait()
+    parts = assembly.assemble(context, epoch, sender, reporter, roster, env)
+    learner = loop.Learner(parts)
+    how = f"resumed at checkpoint {parts.number}" if parts.resumed else "a fresh start"
+    reporter.event("learner-started", "info", f"epoch {epoch}, {how}")
+    try:
+        # Step 5.
+        learner.run(stop)
+        # Step 6.
+        _log.info("stopping: %s", stop.reason)
+        if not learner.save_last(LAST_SAVE_S):
+            reporter.event(
+                "checkpoint-failed",
+                "alert",
+                "the last checkpoint was not completed in time",
+            )
+        learner.report()
+        return _flush(sender)
+    finally:
+        learner.close()
+
+
+def _flush(sender: Sender) -> int:
+    left = sender.flush(LAST_FLUSH_S)
+    if left:
+        _log.error("%d records could not be delivered", left)
+    return EXIT_UNDELIVERED if left else EXIT_OK
+
+
+class _Import:
+    """Imports modules in a thread, while brokers and workers are waited for."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._import, name="import", daemon=True)
+        self._thread.start()
+
+    def _import(self) -> None:
+        try:
+            for name in self._names:
+                importlib.import_module(name)
+        except BaseException as exc:
+            self._error = exc
+
+    def wait(self) -> list[ModuleType]:
+        """Return the modules; raises what importing them raised."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return [importlib.import_module(name) for name in self._names]
+
+
+if __name__ == "__main__":
+    role_main("learner", run)

@@ -1,0 +1,85 @@
+"""Judgements on a processor's health: pure rules, the times passed in."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+BAD_WINDOW = 100
+BAD_LIMIT = 5
+STUCK_DELIVERY_S = 120.0
+STUCK_LOOP_S = 60.0
+FROZEN_S = 5.0
+
+
+class BadRecords:
+    """Counts undecodable records among the last ones."""
+
+    def __init__(self) -> None:
+        self._last: deque[bool] = deque(maxlen=BAD_WINDOW)
+
+    def add(self, bad: bool) -> None:
+        """Remember a record."""
+        self._last.append(bad)
+
+    @property
+    def too_many(self) -> bool:
+        """Whether more than 5 % of the last 100 are bad; never before there are 100.
+
+        A first few bad ones say nothing of a rate, and each is kept as a dead letter.
+        """
+        return len(self._last) == BAD_WINDOW and sum(self._last) > BAD_LIMIT
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """When things last happened, in seconds of the monotonic clock.
+
+    Attributes:
+        looked: when the watchdog looked last.
+        ticked: when the event loop ticked last.
+        waiting_since: since when the oldest send or commit is under way.
+    """
+
+    looked: float
+    ticked: float
+    waiting_since: float | None
+
+
+def stuck(pulse: Pulse, now: float) -> str:
+    """Return what hangs, or "" when nothing does.
+
+    1. The watchdog itself is late: the whole process was frozen, which says nothing.
+    2. The event loop did not tick for a minute.
+    3. A send or commit is under way for two minutes; whether the broker is to blame
+       is for the caller to find out.
+    """
+    if now - pulse.looked > FROZEN_S:
+        return ""
+    if now - pulse.ticked > STUCK_LOOP_S:
+        return f"the event loop did not run for {now - pulse.ticked:.0f} s"
+    if pulse.waiting_since is not None:
+        waited = now - pulse.waiting_since
+        if waited > STUCK_DELIVERY_S:
+            return f"a send or commit is under way for {waited:.0f} s"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """A partition as the broker and the group see it; ``committed`` -1: nothing is."""
+
+    partition: int
+    committed: int
+    start: int
+    end: int
+
+    @property
+    def expired(self) -> int:
+        """Records that were deleted before anybody had acknowledged them."""
+        return max(0, self.start - max(0, self.committed))
+
+    @property
+    def is_another_log(self) -> bool:
+        """Whether the committed offset is of another topic, since deleted."""
+        return self.committed > self.end

@@ -1,0 +1,326 @@
+"""A learner process without environments: batches that a test makes up, and records.
+
+The batches have CartPole's shapes; their observations carry who, when and where.
+"""
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import Future
+
+import numpy as np
+import pytest
+from confluent_kafka import TopicPartition
+
+from infra.control.experiments import new_run_id, publish_experiment
+from infra.control.members import ensure_experiment_topics, register
+from infra.control.role import RoleContext, StopRequest
+from infra.kafka.clients import make_consumer, make_producer
+from infra.kafka.delivery import Sender
+from infra.kafka.reading import read_to_end
+from learner import assembly, loop
+from learner.actor_graph import export_actor
+from learner.checkpoint import CheckpointStore
+from learner.train import run
+from schemas.codec import decode_any, encode
+from schemas.experiment import from_values
+from schemas.records import (
+    NO_POLICY,
+    Credit,
+    EnvDescription,
+    Event,
+    MetricsPoint,
+    PolicyVersion,
+    SourceRef,
+    SpaceField,
+    TransitionBatch,
+)
+from schemas.tensors import pack
+from schemas.topics import (
+    CREDITS,
+    DEAD_LETTERS,
+    EVENTS,
+    METRICS,
+    POLICIES,
+    REPLAY,
+    worker_index,
+)
+
+ENV = EnvDescription(
+    "CartPole-v1",
+    (SpaceField("", "box", "<f4", (4,), pack(np.full(4, -9, "<f4")),
+                pack(np.full(4, 9, "<f4"))),),
+    (SpaceField("", "discrete", "<i8", (), n=(2,), start=(0,)),),
+    500,
+    "sync",
+    {"gymnasium": "1.4.0"},
+)  # fmt: skip
+
+
+def experiment(name=None, **learner):
+    """Small and quick: partitions 2, 2 workers of 8 environments, T = 8, n = 3."""
+    return from_values(
+        {
+            "apiVersion": "rollstream/v1",
+            "kind": "Experiment",
+            "metadata": {"name": name or f"learner-{secrets.token_hex(4)}"},
+            "spec": {
+                "env": {"id": "CartPole-v1"},
+                "workers": {"replicas": 2, "envsPerWorker": 8, "unrollLength": 8},
+                "processor": {"nStep": 3},
+                "learner": {
+                    "network": {"hidden": [16]},
+                    "replay": {"capacity": 8192, "minSize": 128},
+                    "batchSize": 32,
+                    "samplesPerInsert": 1,
+                    "checkpointIntervalS": 0.3,
+                }
+                | learner,
+                "topics": {"partitions": 2},
+            },
+        }
+    )
+
+
+def make_batch(name, run_id, worker, incarnation, sequence, steps=8, envs=8, **changes):
+    """A batch as a processor writes it, n = 3, no episode ends; one row not valid."""
+    rng = np.random.default_rng([worker_index(worker), incarnation, sequence])
+    rows = (steps, envs)
+    valid = np.ones(rows, bool)
+    valid[0, 0] = False
+    observations = rng.normal(size=(steps + 1, envs, 4)).astype("<f4")
+    values = {
+        "experiment": name,
+        "run_id": run_id,
+        "worker": worker,
+        "incarnation": incarnation,
+        "sequence": sequence,
+        "first_step": sequence * steps,
+        "num_steps": steps,
+        "num_envs": envs,
+        "policy": NO_POLICY,
+        "produced_at_ms": time.time_ns() // 1_000_000,
+        "end_of_stream": False,
+        "source": SourceRef("t", 0, sequence),
+        "n_step": 3,
+        "gamma": 0.99,
+        "reward_scale": 0.1,
+        "observations": {"": pack(observations)},
+        "actions": {"": pack(rng.integers(0, 2, rows))},
+        "rewards": pack(np.ones(rows, "<f4")),
+        "terminated": pack(np.zeros(rows, bool)),
+        "truncated": pack(np.zeros(rows, bool)),
+        "valid": pack(valid),
+        "episodes": pack(np.zeros(envs, "<i8")),
+        "states": {},
+        "behaviour": {},
+        "infos": {},
+        "returns": pack(np.full(rows, 0.297, "<f4")),
+        "discounts": pack(np.full(rows, 0.97, "<f4")),
+        "bootstrap_steps": pack(np.where(valid, 3, 0).astype("<i4")),
+        "priorities": pack(np.full(rows, np.nan, "<f4")),
+    }
+    return TransitionBatch(**{**values, **changes})
+
+
+class LearnerThread:
+    """A learner in this process: torch is imported once for all tests."""
+
+    def __init__(self, context):
+        self.stop_request = StopRequest()
+        self._future = Future()
+        self._thread = threading.Thread(target=self._run, args=(context,), daemon=True)
+        self._thread.start()
+
+    def _run(self, context):
+        try:
+            self._future.set_result(run(context, self.stop_request))
+        except BaseException as exc:
+            self._future.set_exception(exc)
+
+    def poll(self):
+        """What it ended with; None while it runs."""
+        if not self._future.done():
+            return None
+        return repr(self._future.exception() or self._future.result())
+
+    def result(self, timeout_s=45.0):
+        """Its exit code; raises what it raised."""
+        return self._future.result(timeout_s)
+
+    def stop(self):
+        self.stop_request.set("the test")
+        return self.result(15.0)
+
+
+class Rig:
+    """An experiment whose workers and processors are the test."""
+
+    def __init__(self, settings, experiment):
+        self.settings, self.experiment = settings, experiment
+        self.name, self.run_id = experiment.name, new_run_id()
+        self.sender = Sender(make_producer(settings, client_id="rig"))
+        ensure_experiment_topics(settings, experiment)
+        self.spec_offset = publish_experiment(
+            self.sender, experiment, self.run_id, -1
+        ).offset
+        self.learners = []
+        self.threads = []
+        self.journal = {}
+
+    def context(self, role="learner", index=0):
+        return RoleContext(
+            self.settings, self.experiment, self.run_id, role, index, self.spec_offset
+        )
+
+    def start_worker(self, index=0, env=ENV):
+        return register(self.sender, self.context("worker", index), env)
+
+    def send(self, worker, incarnation, *sequences, **changes):
+        """Write batches to the worker's partition, and the journal of unique rows."""
+        for sequence in sequences:
+            batch = make_batch(
+                self.name, self.run_id, worker, incarnation, sequence, **changes
+            )
+            self.send_bytes(encode(batch), worker)
+            rows = int(batch.valid.array().sum())
+            self.journal[worker, incarnation, sequence] = rows
+        self.sender.flush(30)
+
+    def send_bytes(self, value, worker="w0"):
+        partition = worker_index(worker) % self.experiment.spec.topics.partitions
+        self.sender.send(self.topic(REPLAY), value, worker, partition)
+
+    def topic(self, topic):
+        return self.context().topic(topic)
+
+    @property
+    def unique_rows(self):
+        return sum(self.journal.values())
+
+    def start_learner(self, prelude=""):
+        """Start the role's process; ``prelude`` is Python that runs in it first."""
+        code = (
+            f"{prelude}\nfrom infra.control.role import role_main\n"
+            "from learner.train import run\nrole_main('learner', run)\n"
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, self.name, "--index", "0"],
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": "1",
+                "ROLLSTREAM_DATA_DIR": str(self.settings.data_dir),
+            },
+        )
+        self.learners.append(process)
+        return process
+
+    def start_thread(self):
+        learner = LearnerThread(self.context())
+        self.threads.append(learner)
+        return learner
+
+    def run_until(self, condition, **more):
+        """Run a learner until a condition holds, then stop it."""
+        learner = self.start_thread()
+        self.wait_for(condition, learner=learner, **more)
+        assert learner.stop() == 0
+
+    @property
+    def checkpoints(self):
+        root = self.settings.data_dir / "experiments" / self.name / self.run_id
+        return CheckpointStore(root / "checkpoints")
+
+    def checkpoint_state(self):
+        stored, _ = self.checkpoints.newest()
+        return json.loads(stored.files["state.json"])
+
+    def records(self, topic, kind):
+        found = []
+        for message in read_to_end(self.settings, self.topic(topic)):
+            record = decode_any(message.value)
+            if isinstance(record, kind):
+                found.append(record)
+        return found
+
+    def metrics(self, incarnation=None):
+        """The newest metrics of the learner, as a dict; {} before the first."""
+        points = [
+            point
+            for point in self.records(METRICS, MetricsPoint)
+            if incarnation in (None, point.incarnation)
+        ]
+        return dict(points[-1].values) if points else {}
+
+    def points(self):
+        return self.records(METRICS, MetricsPoint)
+
+    def events(self, kind):
+        return [e.reason for e in self.records(EVENTS, Event) if e.kind == kind]
+
+    def dead_letters(self):
+        return [
+            decode_any(m.value)
+            for m in read_to_end(self.settings, self.topic(DEAD_LETTERS))
+        ]
+
+    def credits(self):
+        return self.records(CREDITS, Credit)
+
+    def policies(self):
+        return self.records(POLICIES, PolicyVersion)
+
+    def committed(self):
+        """The group's committed offsets by partition; those without one are absent."""
+        consumer = make_consumer(
+            self.settings, group=self.context().group(), client_id="rig-group"
+        )
+        partitions = range(self.experiment.spec.topics.partitions)
+        wanted = [TopicPartition(self.topic(REPLAY), p) for p in partitions]
+        found = consumer.committed(wanted, timeout=30)
+        consumer.close()
+        return {item.partition: item.offset for item in found if item.offset >= 0}
+
+    def wait_for(self, condition, timeout_s=45.0, learner=None):
+        """Wait until ``condition()`` is true; the learner must not end meanwhile."""
+        deadline = time.monotonic() + timeout_s
+        while not (result := condition()):
+            if learner is not None and learner.poll() is not None:
+                raise AssertionError(f"the learner ended: {learner.poll()}")
+            assert time.monotonic() < deadline, f"not within {timeout_s} s"
+            time.sleep(0.1)
+        return result
+
+    def stop(self, learner, timeout_s=15.0):
+        learner.send_signal(signal.SIGTERM)
+        return learner.wait(timeout_s)
+
+    def close(self):
+        for learner in self.learners:
+            if learner.poll() is None:
+                learner.kill()
+                learner.wait()
+        for thread in self.threads:
+            thread.stop_request.set("the end of the test")
+
+
+@pytest.fixture
+def cached_export(monkeypatch):
+    """Export an actor once, which takes seconds; and let metrics come quickly."""
+    monkeypatch.setattr(loop, "METRICS_S", 0.2)
+    monkeypatch.setattr(assembly, "export_actor", _export_once)
+
+
+_EXPORTED = {}
+
+
+def _export_once(actor):
+    key = tuple((name, t.shape) for name, t in actor.module.state_dict().items())
+    if key not in _EXPORTED:
+        _EXPORTED[key] = export_actor(actor)
+    return _EXPORTED[key]

@@ -1,0 +1,57 @@
+"""A learner whose broker is killed, or does not answer."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from tests.integration.learner_rig import (  # noqa: F401
+    Rig,
+    cached_export,
+    experiment,
+)
+
+pytestmark = pytest.mark.kafka
+
+ROWS = 8 * 8 - 1  # of a batch; one of its 64 is not valid
+
+
+def test_a_learner_goes_on_after_kill_9_of_the_broker(rig, local_cluster):
+    incarnation = rig.start_worker()
+    rig.send("w0", incarnation, *range(10))
+    learner = rig.start_thread()
+    rig.wait_for(lambda: rig.committed().get(0) == 10, learner=learner)
+    local_cluster.kill_broker()
+    local_cluster.restart_broker()
+    rig.send("w0", incarnation, *range(10, 20))
+    rig.wait_for(lambda: rig.committed().get(0) == 20, learner=learner)
+    values = rig.metrics()
+    assert values["env_steps"] == 20 * ROWS
+    assert values["lost_steps"] == values["duplicate_steps"] == 0
+    assert learner.stop() == 0
+
+
+def test_a_learner_ends_in_time_though_the_broker_is_frozen(rig, local_cluster):
+    rig.send("w0", rig.start_worker(), *range(10))
+    learner = rig.start_thread()
+    rig.wait_for(lambda: rig.committed().get(0) == 10, learner=learner)
+    before = rig.checkpoints.names()
+    pid = local_cluster.pids()["kafka"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        # 4: its last metrics could not be delivered.
+        assert learner.stop() in (0, 4)
+        assert time.monotonic() - began < 9.0
+        # What it had learnt is safe all the same.
+        assert rig.checkpoints.names()[-1] > before[-1]
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.fixture
+def rig(settings, cached_export):  # noqa: F811
+    rig = Rig(settings, experiment())
+    yield rig
+    rig.close()

@@ -1,0 +1,229 @@
+"""A learner that was stopped, killed or starved goes on where its checkpoint is."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+from confluent_kafka import TopicPartition
+
+from infra.control.members import ensure_experiment_topics
+from infra.kafka.clients import make_admin
+from infra.kafka.topic_admin import delete_topics, describe_topics
+from learner import loop, trim
+from learner.algorithms.base import UpdateResult
+from learner.algorithms.dqn import Dqn
+from learner.log_start import LogMismatch, RecordsExpired
+from schemas.topics import REPLAY
+from tests.integration.learner_rig import (  # noqa: F401
+    Rig,
+    cached_export,
+    experiment,
+)
+
+pytestmark = pytest.mark.kafka
+
+ROWS = 8 * 8 - 1  # of a batch; one of its 64 is not valid
+
+_KILL = """
+import os, signal
+def kill_at_call(owner, name, number, wraps=None):
+    whole, calls = getattr(owner, name), []
+    def counted(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return whole(*args, **kwargs)
+    setattr(owner, name, counted)
+"""
+KILLS = [
+    # After the second checkpoint is durable, before its offsets are committed.
+    "from learner.feed import Feed\nkill_at_call(Feed, 'commit', 2)",
+    # Between an update and the next.
+    "from learner.loop import Learner\nkill_at_call(Learner, '_update', 20)",
+]
+
+
+def test_kills_between_update_checkpoint_and_commit_count_nothing_twice(rig):
+    incarnation = rig.start_worker()
+    sequence = 0
+    for kill in KILLS:
+        rig.send("w0", incarnation, *range(sequence, sequence + 12))
+        sequence += 12
+        learner = rig.start_learner(_KILL + kill)
+        while learner.poll() is None:
+            # Something has to be new for every checkpoint and update.
+            rig.send("w0", incarnation, sequence)
+            sequence += 1
+            time.sleep(0.1)
+        assert learner.returncode == -signal.SIGKILL
+        held = rig.checkpoint_state()["positions"]
+        for partition, offset in rig.committed().items():
+            assert offset <= held[str(partition)]
+    learner = rig.start_learner()
+    rig.wait_for(
+        lambda: rig.metrics().get("env_steps") == rig.unique_rows, learner=learner
+    )
+    began = time.monotonic()
+    assert rig.stop(learner) == 0
+    assert time.monotonic() - began < 8.0
+    values = rig.metrics()
+    assert values["resumed"] == 1
+    assert (values["lost_steps"], values["duplicate_steps"]) == (0, 0)
+    assert values["samples"] == 32 * values["updates"]
+    # Never more samples than the rows have earned: none was made up for twice.
+    assert values["samples"] <= values["env_steps"] + 2 * 2 * 64
+    assert rig.committed()[0] == sequence
+
+
+def test_a_resumed_learner_continues_counters_buffer_and_versions(rig):
+    incarnation = rig.start_worker()
+    rig.send("w0", incarnation, *range(40))
+    rig.run_until(lambda: _is_done(rig))
+    before, state = rig.metrics(), rig.checkpoint_state()
+    rig.send("w0", incarnation, *range(40, 80))
+    rig.run_until(lambda: rig.metrics()["resumed"] and _is_done(rig))
+    resumed = [p.values for p in rig.points() if p.values["resumed"]]
+    assert resumed[0]["updates"] >= before["updates"]
+    assert resumed[0]["buffer_rows"] >= before["buffer_rows"] == 40 * ROWS
+    after = resumed[-1]
+    assert after["unrestorable_rows"] == 0
+    assert after["env_steps"] == 80 * ROWS == after["buffer_rows"]
+    # One sample an insert, before and after: no burst, no block.
+    first = before["samples"] / before["env_steps"]
+    second = (after["samples"] - before["samples"]) / (40 * ROWS)
+    assert second <= 1.05 * max(first, 1.0)
+    assert second >= 0.9
+    versions = [(policy.epoch, policy.version) for policy in rig.policies()]
+    assert versions == sorted(set(versions))
+    assert len({version for _, version in versions}) == len(versions)
+    assert state["limiter"]["samples"] == before["samples"]
+
+
+def test_a_garbled_newest_checkpoint_is_said_and_the_one_before_is_used(rig):
+    incarnation = rig.start_worker()
+    rig.send("w0", incarnation, *range(10))
+    rig.run_until(lambda: rig.metrics().get("checkpoints", 0) >= 1)
+    rig.send("w0", incarnation, *range(10, 20))
+    rig.run_until(lambda: rig.metrics().get("env_steps") == 20 * ROWS)
+    newest = rig.checkpoints.root / rig.checkpoints.names()[-1]
+    data = (newest / "state.json").read_bytes()
+    (newest / "state.json").write_bytes(data[: len(data) // 2])
+    rig.send("w0", incarnation, 20)
+    rig.run_until(lambda: rig.metrics()["env_steps"] == 21 * ROWS)
+    (reason,) = rig.events("checkpoint-garbled")
+    assert newest.name in reason and "is used" in reason
+    assert rig.metrics()["lost_steps"] == 0
+
+
+def test_records_that_expired_while_it_was_down_are_counted_exactly(rig):
+    incarnation = rig.start_worker()
+    rig.send("w0", incarnation, *range(10))
+    rig.run_until(lambda: rig.committed().get(0) == 10)
+    rig.send("w0", incarnation, *range(10, 20))
+    _delete_before(rig, 14)
+    rig.run_until(lambda: rig.metrics().get("env_steps") == 16 * ROWS)
+    values = rig.metrics()
+    assert values["expired_records"] == 4
+    assert values["lost_steps"] == 4 * 64
+    # Its buffer's records are gone as well.
+    assert values["unrestorable_rows"] == 10 * ROWS
+    assert "4 records before offset 14" in rig.events("expired-records")[0]
+
+
+def test_a_spec_that_says_so_fails_on_expiry(settings, cached_export):  # noqa: F811
+    rig = Rig(settings, experiment(onExpired="fail"))
+    incarnation = rig.start_worker()
+    rig.send("w0", incarnation, *range(4))
+    rig.run_until(lambda: rig.committed().get(0) == 4)
+    rig.send("w0", incarnation, *range(4, 8))
+    _delete_before(rig, 6)
+    with pytest.raises(RecordsExpired, match="2 records from offset 4"):
+        rig.start_thread().result()
+
+
+def test_a_topic_made_anew_is_another_log(rig):
+    incarnation = rig.start_worker()
+    rig.send("w0", incarnation, *range(4))
+    rig.run_until(lambda: rig.committed().get(0) == 4)
+    delete_topics(rig.settings, [rig.topic(REPLAY)])
+    ensure_experiment_topics(rig.settings, rig.experiment)
+    rig.send("w0", incarnation, *range(9))
+    with pytest.raises(LogMismatch, match="expected the topic id"):
+        rig.start_thread().result()
+
+
+def test_a_disk_that_refuses_is_said_and_nothing_is_committed(rig):
+    incarnation = rig.start_worker()
+    rig.send("w0", incarnation, *range(4))
+    learner = rig.start_thread()
+    rig.wait_for(lambda: rig.committed().get(0) == 4, learner=learner)
+    root = rig.checkpoints.root
+    os.rename(root, root.with_name("away"))
+    root.write_text("no directory")
+    rig.send("w0", incarnation, *range(4, 8))
+    rig.wait_for(lambda: rig.metrics()["env_steps"] == 8 * ROWS, learner=learner)
+    rig.wait_for(lambda: rig.events("checkpoint-failed"), learner=learner)
+    assert rig.committed()[0] == 4
+    root.unlink()
+    os.rename(root.with_name("away"), root)
+    rig.wait_for(lambda: rig.committed()[0] == 8, learner=learner)
+    assert learner.stop() == 0
+
+
+def test_trimming_keeps_what_two_checkpoints_need(settings, cached_export, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(trim.Trimmer.__init__, "__defaults__", (0.0,))
+    rig = Rig(settings, experiment(replay={"capacity": 1024, "minSize": 128}))
+    incarnation = rig.start_worker()
+    rig.send("w0", incarnation, *range(40))
+    rig.run_until(lambda: _first_offset(rig) > 0)
+    # 1,024 rows are the last 16 batches of 64.
+    assert 0 < _first_offset(rig) <= 40 - 16
+    rig.run_until(lambda: rig.metrics().get("resumed"))
+    assert rig.metrics()["unrestorable_rows"] == 0
+    assert rig.metrics()["buffer_rows"] == 16 * ROWS
+    rig.close()
+
+
+def test_losses_that_are_not_finite_change_nothing_and_stop_in_the_end(
+    rig, monkeypatch
+):
+    nan = np.full(32, np.nan, np.float32)
+    monkeypatch.setattr(
+        Dqn, "update", lambda self, sample: UpdateResult(nan, np.nan, np.nan, False)
+    )
+    rig.send("w0", rig.start_worker(), *range(60))
+    with pytest.raises(loop.Diverged, match="100 times in a row"):
+        rig.start_thread().result()
+    assert len(rig.events("nonfinite-loss")) == 1
+    assert {policy.train_step for policy in rig.policies()} == {0}
+
+
+def _is_done(rig):
+    """Whether all was inserted and the samples it earned were drawn."""
+    values = rig.metrics()
+    return (
+        values.get("env_steps") == rig.unique_rows
+        and values["samples_owed"] < 32
+        and rig.committed().get(0)
+    )
+
+
+def _delete_before(rig, offset):
+    admin = make_admin(rig.settings)
+    request = [TopicPartition(rig.topic(REPLAY), 0, offset)]
+    for future in admin.delete_records(request).values():
+        future.result(30)
+
+
+def _first_offset(rig):
+    (found,) = describe_topics(rig.settings, [rig.topic(REPLAY)])
+    return found.beginning_offsets[0]
+
+
+@pytest.fixture
+def rig(settings, cached_export):  # noqa: F811
+    rig = Rig(settings, experiment())
+    yield rig
+    rig.close()

@@ -1,0 +1,120 @@
+"""Processors that are killed, frozen, joined, stopped; a broker that dies.
+
+After each: no row lost, none wrong, and the committed offsets never fell.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.cluster.local import LocalCluster
+from infra.settings import Settings
+from tests.integration.processor_rig import Rig, loaded, terminate, wait_until
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def rig(settings: Settings, tmp_path: Path) -> Iterator[Rig]:
+    with Rig(settings, tmp_path) as rig:
+        yield rig
+
+
+def test_a_killed_processor_loses_nothing(rig: Rig) -> None:
+    children = [rig.start(0), rig.start(1)]
+    with loaded(rig):
+        rig.wait_until_some_committed(40)
+        for victim in (0, 1):
+            children[victim].kill()
+            children[victim].wait()
+            children[victim] = rig.start(victim)
+            # Blocked for the session timeout of 6 s, then on again.
+            rig.wait_until_some_committed(60)
+    rig.wait_until_all_committed()
+    print("repeated rows:", rig.check())
+
+
+def test_processors_join_and_leave_and_there_may_be_more_than_partitions(
+    settings: Settings, tmp_path: Path
+) -> None:
+    with Rig(settings, tmp_path, partitions=2) as rig:
+        children = [rig.start(0)]
+        with loaded(rig):
+            rig.wait_until_some_committed(40)
+            children += [rig.start(1), rig.start(2)]
+            rig.wait_until_some_committed(120)
+            assert all(child.poll() is None for child in children)
+            for leaving in (0, 1):
+                assert terminate(children[leaving]) < 8.0
+                assert children[leaving].returncode == 0
+                rig.wait_until_some_committed(60)
+        rig.wait_until_all_committed()
+        print("repeated rows:", rig.check())
+        assert rig.litter() == []
+
+
+def test_a_processor_that_is_told_to_stop_leaves_a_clean_place(rig: Rig) -> None:
+    with loaded(rig) as load:
+        for _ in range(2):
+            child = rig.start()
+            rig.wait_until_some_committed(40)
+            took = terminate(child)
+            assert (child.returncode, took < 8.0) == (0, True)
+        wait_until(lambda: load.count > 100, 10.0, "some load")
+    child = rig.start()
+    rig.wait_until_all_committed()
+    assert terminate(child) < 8.0
+    assert "Traceback" not in rig.log()
+    print("repeated rows:", rig.check())
+
+
+def test_a_frozen_processor_that_comes_back_changes_nothing(rig: Rig) -> None:
+    zombie, other = rig.start(0), rig.start(1)
+    with loaded(rig):
+        rig.wait_until_some_committed(80)
+        zombie.send_signal(signal.SIGSTOP)
+        # Past its session: the other one has taken its partitions over.
+        rig.wait_until_some_committed(300, timeout_s=40.0)
+        zombie.send_signal(signal.SIGCONT)
+        rig.wait_until_some_committed(150)
+    rig.wait_until_all_committed()
+    assert other.poll() is None
+    assert zombie.poll() in (None, 70)
+    print("repeated rows:", rig.check())
+
+
+def test_a_broker_that_dies_and_comes_back_loses_nothing(
+    settings: Settings, tmp_path: Path
+) -> None:
+    cluster = LocalCluster(
+        Settings(
+            bootstrap_servers=None,
+            zookeeper=None,
+            data_dir=tmp_path / "data",
+            cache_dir=settings.cache_dir,
+        )
+    )
+    found = cluster.start()
+    own = settings.at(found.bootstrap_servers, found.zookeeper)
+    try:
+        with Rig(own, tmp_path) as rig:
+            child, asked = rig.start(0), rig.start(1)
+            with loaded(rig):
+                rig.wait_until_some_committed(60)
+                cluster.kill_broker()
+                time.sleep(1.0)  # let them notice
+                # Faust's own shutdown would wait for the broker for a minute.
+                assert terminate(asked) < 8.0
+                assert asked.returncode in (0, 4)
+                cluster.restart_broker()
+                rig.wait_until_some_committed(100, timeout_s=40.0)
+            rig.wait_until_all_committed()
+            assert child.poll() is None
+            print("repeated rows:", rig.check())
+    finally:
+        cluster.stop()

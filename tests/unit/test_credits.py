@@ -1,0 +1,169 @@
+"""Receive windows: how far each worker may step."""
+
+import pytest
+
+from learner.credits import MAX_WINDOW, CreditWindows, floor_window
+from schemas.records import WorkerCredit
+
+T = 32
+
+
+def windows(fixed=0, n_step=16):
+    return CreditWindows(fixed_window=fixed, n_step=n_step, unroll_length=T)
+
+
+@pytest.mark.parametrize(
+    ("n_step", "unroll_length", "expected"),
+    [
+        (1, 32, 2),  # emitted at once; 2 keep an off-policy worker busy
+        (16, 32, 2),  # one further unroll completes 15 more rows
+        (33, 32, 2),  # exactly one: 32 more rows
+        (34, 32, 3),  # 33 more rows take two
+        (5, 1, 5),
+    ],
+)
+def test_floor_lets_the_last_row_of_a_batch_complete(n_step, unroll_length, expected):
+    assert floor_window(n_step, unroll_length) == expected
+
+
+def test_a_worker_starts_with_one_floor_window_even_when_the_buffer_is_ahead():
+    credit = windows()
+    credit.started("w0", 5)
+    assert credit.grant(0.0, room=0.9) == {"w0": WorkerCredit(5, 2 * T)}
+
+
+def test_windows_move_with_arrivals_only_while_the_limiter_allows():
+    credit = windows(fixed=4)
+    credit.started("w0", 5)
+    credit.grant(0.0, room=99.0)
+    assert credit.allowed_step("w0") == 4 * T
+    credit.arrived("w0", 5, 2 * T, T, 0.1)
+    credit.grant(0.1, room=0.9)
+    assert credit.allowed_step("w0") == 4 * T
+    credit.grant(0.2, room=99.0)
+    assert credit.allowed_step("w0") == 6 * T
+
+
+def test_credit_is_sent_when_a_quarter_has_moved_and_not_too_often():
+    credit = windows(fixed=8)
+    credit.started("w0", 5)
+    assert credit.grant(0.0, room=99.0)
+    credit.arrived("w0", 5, T, T, 0.06)
+    assert not credit.grant(0.06, room=99.0)  # an eighth
+    credit.arrived("w0", 5, 2 * T, T, 0.07)
+    assert credit.grant(0.07, room=99.0) == {"w0": WorkerCredit(5, 10 * T)}
+    credit.arrived("w0", 5, 4 * T, T, 0.09)
+    assert not credit.grant(0.10, room=99.0)  # 30 ms after the last
+    assert credit.grant(0.13, room=99.0) == {"w0": WorkerCredit(5, 12 * T)}
+
+
+def test_credit_is_repeated_every_second_though_nothing_moved():
+    credit = windows(fixed=2)
+    credit.started("w0", 5)
+    first = credit.grant(0.0, room=99.0)
+    assert not credit.grant(0.99, room=99.0)
+    assert credit.grant(1.0, room=99.0) == first
+
+
+def test_a_restarted_worker_is_told_at_once_and_its_old_batches_change_nothing():
+    credit = windows(fixed=2)
+    credit.started("w0", 5)
+    credit.arrived("w0", 5, 10 * T, T, 0.0)
+    credit.grant(0.0, room=99.0)
+    credit.started("w0", 9)
+    assert credit.grant(0.01, room=99.0) == {"w0": WorkerCredit(9, 2 * T)}
+    credit.arrived("w0", 5, 11 * T, T, 0.02)
+    assert credit.allowed_step("w0") == 2 * T
+    # Its batches may tell of it before the topic of members does.
+    credit.arrived("w1", 3, T, T, 0.02)
+    assert credit.grant(0.02, room=99.0)["w1"] == WorkerCredit(3, 3 * T)
+
+
+def test_a_resumed_learner_goes_on_at_the_streams_step():
+    credit = windows(fixed=3)
+    credit.started("w0", 5, next_step=100)
+    assert credit.grant(0.0, room=99.0) == {"w0": WorkerCredit(5, 100 + 3 * T)}
+
+
+def test_what_expired_unread_is_forgiven():
+    credit = windows(fixed=2)
+    credit.started("w0", 5)
+    credit.grant(0.0, room=99.0)
+    credit.forgive("w0")
+    assert credit.grant(1.0, room=99.0) == {"w0": WorkerCredit(5, 4 * T)}
+
+
+def test_a_window_that_could_never_move_is_widened():
+    # n = 65, T = 32: a batch is emitted with the second unroll after it.
+    assert _first_grant(windows(fixed=1, n_step=65)) == 3 * T
+    assert _first_grant(windows(fixed=1, n_step=1)) == 2 * T  # the floor to start with
+
+
+def _first_grant(credit):
+    credit.started("w0", 1)
+    return credit.grant(0.0, room=99.0)["w0"].allowed_step
+
+
+def _pipeline(credit, round_trip_s, rate, until_s):
+    """A worker that takes ``round_trip_s`` a step and makes ``rate`` unrolls/s."""
+    credit.started("w0", 1)
+    now, step, sent, in_flight, busy_until = 0.0, 0, 2 * T, [(0.0, 2 * T)], 0.0
+    allowed = [(0.0, 0)]
+    while now < until_s:
+        granted = credit.grant(now, room=99.0)
+        if granted:
+            allowed.append((now, granted["w0"].allowed_step))
+        limit = max(step for _, step in allowed)
+        while sent + T <= limit and busy_until <= now:
+            busy_until = max(busy_until, now - 0.005) + 1 / rate
+            sent += T
+            in_flight.append((now + round_trip_s, sent))
+        while in_flight and in_flight[0][0] <= now:
+            step = in_flight.pop(0)[1]
+            credit.arrived("w0", 1, step, T, now)
+        now += 0.005
+    return credit.window("w0", now, 99.0), step / T / until_s
+
+
+@pytest.mark.parametrize(
+    ("round_trip_s", "rate", "least"),
+    [
+        # Little's law: 50 unrolls/s x 0.2 s = 10 in flight; with a window of 2 the
+        # worker would reach 10 unrolls/s, a fifth.
+        (0.2, 50, 0.85),
+        (0.05, 20, 0.85),
+    ],
+)
+def test_auto_window_reaches_the_rate_of_the_worker(round_trip_s, rate, least):
+    window, reached = _pipeline(windows(), round_trip_s, rate, until_s=10.0)
+    assert reached >= least * rate
+    assert rate * round_trip_s <= window <= MAX_WINDOW
+
+
+def test_a_window_holds_two_pipelines_with_room_and_one_without():
+    credit = windows()
+    _pipeline(credit, 0.2, 50, until_s=10.0)  # 10 unrolls fill it
+    assert 20 <= credit.window("w0", 10.0, room=99.0) <= 24
+    assert 10 <= credit.window("w0", 10.0, room=0.0) <= 12
+    assert 13 <= credit.window("w0", 10.0, room=3.0) <= 15
+
+
+def test_a_backlog_that_is_found_at_the_start_opens_no_window():
+    credit = windows()
+    credit.started("w0", 5)
+    credit.grant(0.0, room=99.0)
+    # What the worker did before there was a learner arrives all at once.
+    credit.arrived("w0", 5, T, T, 1.0)
+    credit.arrived("w0", 5, 2 * T, T, 1.0)
+    assert credit.grant(1.0, room=99.0) == {"w0": WorkerCredit(5, 4 * T)}
+
+
+def test_queues_before_a_full_buffer_are_no_round_trips():
+    credit = windows()
+    credit.started("w0", 5)
+    credit.grant(0.0, room=99.0)
+    credit.arrived("w0", 5, 2 * T, T, 0.1)
+    credit.grant(0.1, room=99.0)  # allows 4 T ...
+    credit.grant(0.2, room=0.0)  # ... which then wait in the log
+    credit.arrived("w0", 5, 4 * T, T, 5.1)
+    assert credit.window("w0", 5.1, room=99.0) == 2

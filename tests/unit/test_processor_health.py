@@ -1,0 +1,61 @@
+"""The rules by which a processor ends itself: tables of cases, the times passed in."""
+
+from __future__ import annotations
+
+import pytest
+
+from stream_processors.health import BadRecords, LogRange, Pulse, stuck
+
+
+@pytest.mark.parametrize(
+    ("good_first", "bad", "good_after", "expected", "reason"),
+    [
+        (0, 6, 0, False, "a few at the start say nothing of a rate"),
+        (0, 6, 93, False, "99 records are not 100"),
+        (94, 6, 0, True, "6 of 100"),
+        (95, 5, 0, False, "5 of 100 are allowed"),
+        (0, 100, 0, True, "nothing but garbage"),
+        (94, 6, 95, False, "long ago: 5 of the last 100 are left"),
+    ],
+)
+def test_more_than_5_percent_of_the_last_100_are_too_many(
+    good_first: int, bad: int, good_after: int, expected: bool, reason: str
+) -> None:
+    records = BadRecords()
+    for is_bad in [False] * good_first + [True] * bad + [False] * good_after:
+        records.add(is_bad)
+    assert records.too_many is expected, reason
+
+
+@pytest.mark.parametrize(
+    ("pulse", "expected", "reason"),
+    [
+        (Pulse(999.5, 999.5, None), "", "all is well"),
+        (Pulse(999.5, 941.0, None), "", "late by 59 s"),
+        (Pulse(999.5, 939.0, None), "event loop", "late by 61 s"),
+        (Pulse(900.0, 900.0, 800.0), "", "the whole process was frozen"),
+        (Pulse(999.5, 999.5, 881.0), "", "a send of 119 s"),
+        (Pulse(999.5, 999.5, 879.0), "under way", "a send of 121 s"),
+    ],
+)
+def test_what_counts_as_stuck(pulse: Pulse, expected: str, reason: str) -> None:
+    found = stuck(pulse, 1000.0)
+    assert (expected in found) and bool(found) is bool(expected), reason
+
+
+@pytest.mark.parametrize(
+    ("committed", "start", "end", "expired", "is_another", "reason"),
+    [
+        (-1, 0, 10, 0, False, "a new group on a whole log"),
+        (-1, 4, 10, 4, False, "a new group: nobody ever read the first four"),
+        (4, 4, 10, 0, False, "trimmed up to what is acknowledged"),
+        (4, 9, 10, 5, False, "4 to 8 are gone"),
+        (10, 10, 10, 0, False, "all acknowledged, all deleted"),
+        (11, 0, 10, 0, True, "acknowledged what this log never had"),
+    ],
+)
+def test_what_the_log_still_holds(
+    committed: int, start: int, end: int, expired: int, is_another: bool, reason: str
+) -> None:
+    found = LogRange(0, committed, start, end)
+    assert (found.expired, found.is_another_log) == (expired, is_another), reason
