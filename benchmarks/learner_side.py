@@ -1,12 +1,14 @@
 """What a learner does until it learns: consume, decode, de-duplicate, grant credit.
 
-``python -m benchmarks.learner_side EXPERIMENT --index SECONDS``: publishes one policy,
-measures for so many seconds once batches of that policy arrive, prints a JSON line.
+``python -m benchmarks.learner_side EXPERIMENT --index SECONDS``: publishes a policy,
+says READY, measures for so many seconds once batches of that policy arrive, and prints
+a JSON line.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import time
 from dataclasses import dataclass, field
 
@@ -19,15 +21,15 @@ from learner.actor_graph import export_actor
 from learner.algorithms import build
 from learner.assembly import make_limiter, make_windows
 from learner.counters import Counters
-from learner.dedup import Ledger, Verdict
+from learner.dedup import Identity, Ledger, Verdict
 from learner.feed import Delivered, Feed
 from learner.flow import Flow
-from learner.intake import identity
 from learner.opening import open_log
 from learner.publisher import Publisher
 from learner.roster import Roster
-from learner.train import wait_for_env
+from producers.validation import try_environment
 
+READY = "ready"
 _GRANT_S = 0.02
 _WARM_UP_S = 2.0
 
@@ -73,6 +75,7 @@ class LearnerSide:
         starts = open_log(self._context, admin, None, born_at_ms).starts
         feed = Feed(self._context, self._sender, self._reporter, Counters(), starts)
         self._publish_policy()
+        print(READY, flush=True)
         self._measure(feed, seconds)
         self._print(seconds)
         feed.close()
@@ -80,9 +83,8 @@ class LearnerSide:
         return EXIT_OK
 
     def _publish_policy(self) -> None:
-        env = wait_for_env(self._roster, self._reporter, self._stop)
-        if env is None:
-            raise SystemExit(EXIT_OK)
+        # Before there is a worker: in free flow one would flood the log meanwhile.
+        env = try_environment(self._context.spec.env, self._context.settings)
         algorithm = build(env, self._context.spec)
         publisher = Publisher(self._sender, self._context, self._epoch)
         publisher.publish_graph(export_actor(algorithm.actor()))
@@ -98,7 +100,7 @@ class LearnerSide:
             if now_s - granted_s > _GRANT_S:
                 granted_s = now_s
                 self._flow.follow_members()
-                self._flow.grant(now_s, may_move=True)
+                self._flow.grant(now_s, room=math.inf)
                 self._sender.poll()
             feed.fill(_GRANT_S)
             while (delivered := feed.take()) is not None:
@@ -107,7 +109,7 @@ class LearnerSide:
 
     def _take(self, delivered: Delivered) -> None:
         batch, measured = delivered.batch, self._measured
-        verdict = self._ledger.judge(identity(batch)).verdict
+        verdict = self._ledger.judge(Identity.of(batch)).verdict
         now_s = time.monotonic()
         self._windows.arrived(
             batch.worker,

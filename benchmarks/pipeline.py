@@ -17,6 +17,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.learner_side import READY
 from infra.cluster.local import LocalCluster
 from infra.control.experiments import new_run_id, publish_experiment
 from infra.control.members import ensure_experiment_topics
@@ -63,10 +64,12 @@ def run_bench(
     """Measure and print; with flow ``both``, free first and credit beside it."""
     flows = ["free", "credit"] if load.flow == "both" else [load.flow]
     cluster = LocalCluster(settings, report=lambda line: console.print(line))
-    with cluster:
+    try:
         endpoints = cluster.start()
         there = settings.at(endpoints.bootstrap_servers, endpoints.zookeeper)
         found = {flow: measure(there, load, flow, cluster.pids()) for flow in flows}
+    finally:
+        cluster.release()
     result: dict[str, Any] = {**found[flows[0]], "flow": flows[0]}
     if len(flows) > 1:
         result[flows[1]] = found[flows[1]]
@@ -92,8 +95,9 @@ def measure(
         supervisor = Supervisor(settings, experiment.name, logs)
         closing.callback(supervisor.stop)
         side = _start_learner_side(supervisor, experiment.name, load.seconds)
-        closing.callback(side.kill)
+        closing.callback(_end, side)
         supervisor.start([Assignment("processor", 0)])
+        _wait_for_ready(side)
         supervisor.start([Assignment("worker", i) for i in range(load.workers)])
         follower = MetricsFollower(settings, experiment.name, run_id)
         closing.callback(follower.close)
@@ -107,7 +111,7 @@ def measure(
 
 
 def bench_experiment(load: Load, flow: str) -> Experiment:
-    """Return the experiment that is measured: CartPole, a 2 x 64 MLP."""
+    """Return the experiment that is measured: CartPole, an MLP of 64."""
     rate = load.rate / load.workers
     return from_values(
         {
@@ -123,10 +127,10 @@ def bench_experiment(load: Load, flow: str) -> Experiment:
                     "maxEnvStepsPerS": rate,
                 },
                 "processor": {"nStep": load.n_step},
-                "learner": {"network": {"hidden": [64, 64]}},
+                "learner": {"network": {"hidden": [64], "activation": "tanh"}},
                 "evaluator": {"replicas": 0},
                 "flow": {"mode": flow},
-                "topics": {"partitions": 8, "diskBudget": "4GB"},
+                "topics": {"partitions": 8, "diskBudget": "40GB"},
             },
         }
     )
@@ -184,6 +188,19 @@ def _start_learner_side(
         text=True,
         start_new_session=True,
     )
+
+
+def _wait_for_ready(side: subprocess.Popen[str]) -> None:
+    line = side.stdout.readline() if side.stdout else ""
+    if line.strip() != READY:
+        raise RollstreamError(
+            f"bench: expected the learner side to say {READY}, found {line!r}"
+        )
+
+
+def _end(side: subprocess.Popen[str]) -> None:
+    side.kill()
+    side.communicate()
 
 
 def _wait(

@@ -8,8 +8,9 @@ from __future__ import annotations
 import copy
 import importlib
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from infra.control.role import RoleContext
@@ -28,6 +29,7 @@ from learner.feed import Feed
 from learner.flow import Flow
 from learner.gauges import Gauges
 from learner.intake import Intake
+from learner.log_start import Start
 from learner.loop import Parts
 from learner.opening import open_log
 from learner.publisher import Publisher
@@ -89,38 +91,20 @@ def assemble(
     next_version = snapshot.next_version if snapshot else 0
     publisher = Publisher(sender, context, epoch, next_version)
     # Step 4.
-    buffer = ReplayBuffer(
-        env,
-        spec.learner.replay,
-        unroll_length=spec.workers.unroll_length,
-        frame_stack=spec.env.frame_stack,
-    )
-    counters = Counters.from_state(snapshot.counters if snapshot else {})
-    limiter = make_limiter(spec)
-    ledger = Ledger(context.run_id)
-    log_was_cut = {p: start.was_cut for p, start in opening.starts.items()}
-    if snapshot is not None:
-        _rebuild(context, snapshot, buffer, counters, reporter)
-        limiter.restore(snapshot.limiter)
-        ledger = Ledger.from_state(snapshot.ledger)
-        log_was_cut = dict(snapshot.log_was_cut)
-    limiter.resize(buffer.rows)
+    state = _restore(context, snapshot, env, opening.starts, reporter)
     # Step 5.
-    feed = Feed(context, sender, reporter, counters, opening.starts)
-    windows = make_windows(spec, ledger)
+    feed = Feed(context, sender, reporter, state.counters, opening.starts)
+    windows = make_windows(spec, state.ledger)
     intake = Intake(
         feed=feed,
-        ledger=ledger,
-        buffer=buffer,
-        limiter=limiter,
+        **vars(state),
         windows=windows,
-        counters=counters,
         gauges=Gauges(),
         reporter=reporter,
-        log_was_cut=log_was_cut,
         batch_rows=spec.workers.unroll_length * spec.workers.envs_per_worker,
         policy_version=publisher.version,
     )
+    flow = Flow(context, epoch, sender, roster, windows, state.limiter, state.ledger)
     trimmer = Trimmer(admin, context.topic(REPLAY))
     return Parts(
         context=context,
@@ -128,7 +112,7 @@ def assemble(
         sender=sender,
         reporter=reporter,
         intake=intake,
-        flow=Flow(context, epoch, sender, roster, windows, limiter, ledger),
+        flow=flow,
         algorithm=algorithm,
         publisher=publisher,
         saver=Saver(store, admin, feed.topic, feed.commit, trimmer, reporter),
@@ -137,6 +121,47 @@ def assemble(
         resumed=snapshot is not None,
         graph=graph,
     )
+
+
+@dataclass
+class _State:
+    """What a checkpoint brings back, beside the algorithm; see ``Intake``."""
+
+    ledger: Ledger
+    buffer: ReplayBuffer
+    limiter: RateLimiter
+    counters: Counters
+    log_was_cut: dict[int, bool]
+
+
+def _restore(
+    context: RoleContext,
+    snapshot: Snapshot | None,
+    env: EnvDescription,
+    starts: Mapping[int, Start],
+    reporter: Reporter,
+) -> _State:
+    spec = context.spec
+    state = _State(
+        ledger=Ledger(context.run_id),
+        buffer=ReplayBuffer(
+            env,
+            spec.learner.replay,
+            unroll_length=spec.workers.unroll_length,
+            frame_stack=spec.env.frame_stack,
+        ),
+        limiter=make_limiter(spec),
+        counters=Counters(),
+        log_was_cut={p: start.was_cut for p, start in starts.items()},
+    )
+    if snapshot is not None:
+        state.ledger = Ledger.from_state(snapshot.ledger)
+        state.counters = Counters.from_state(snapshot.counters)
+        state.log_was_cut = dict(snapshot.log_was_cut)
+        state.limiter.restore(snapshot.limiter)
+        _rebuild(context, snapshot, state.buffer, state.counters, reporter)
+        state.limiter.resize(state.buffer.rows)
+    return state
 
 
 def load_newest(store: CheckpointStore, reporter: Reporter) -> Snapshot | None:

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
+from schemas.records import TransitionBatch
+
 MAX_INCARNATIONS = 16
 """Streams of one worker that are remembered; older ones never change again."""
 
@@ -45,6 +47,19 @@ class Identity:
     first_step: int
     num_steps: int
     num_envs: int
+
+    @classmethod
+    def of(cls, batch: TransitionBatch) -> Identity:
+        """Return the identity of a batch."""
+        return cls(
+            batch.run_id,
+            batch.worker,
+            batch.incarnation,
+            batch.sequence,
+            batch.first_step,
+            batch.num_steps,
+            batch.num_envs,
+        )
 
     @property
     def next_step(self) -> int:

@@ -6,7 +6,6 @@ go on, and offsets are committed for those who watch the lag.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections import deque
@@ -20,10 +19,10 @@ from infra.errors import RollstreamError, TopicError
 from infra.kafka.clients import make_consumer
 from infra.kafka.dead_letters import dead_letter
 from infra.kafka.delivery import Sender
+from infra.kafka.foreign_schemas import learn_schema
 from infra.kafka.reading import watermarks
 from infra.monitoring.reporter import Reporter
 from learner.counters import Counters
-from learner.known_schemas import learn_schemas
 from learner.log_start import LogMismatch, Start, resume_at
 from schemas.codec import decode
 from schemas.errors import SchemaError, UnknownSchemaId
@@ -286,8 +285,7 @@ class Feed:
         if now_s - self._unknown_since > SCHEMA_WAIT_S:
             raise error
         time.sleep(_SCHEMA_POLL_S)
-        with contextlib.suppress(RollstreamError):  # it is asked again
-            learn_schemas(self._context.settings, self._registry)
+        learn_schema(self._context.settings, self._registry, error.schema_id)
 
 
 def _address(message: Message) -> tuple[int, int]:

@@ -74,7 +74,7 @@ class Intake:
     def _take(self, delivered: Delivered) -> None:
         batch = delivered.batch
         judgement = self.ledger.judge(
-            _identity(batch), log_was_cut=self.log_was_cut[delivered.partition]
+            Identity.of(batch), log_was_cut=self.log_was_cut[delivered.partition]
         )
         self._tell(judgement)
         if judgement.verdict is Verdict.FOREIGN:
@@ -121,15 +121,3 @@ class Intake:
         else:
             kind, severity = "odd-batch", "warning"
         self.gauges.note(self.reporter, kind, severity, judgement.note)  # type: ignore[arg-type]
-
-
-def _identity(batch: TransitionBatch) -> Identity:
-    return Identity(
-        batch.run_id,
-        batch.worker,
-        batch.incarnation,
-        batch.sequence,
-        batch.first_step,
-        batch.num_steps,
-        batch.num_envs,
-    )

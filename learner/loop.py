@@ -181,7 +181,6 @@ class Learner:
         """Leave the broker; what was not saved is forgotten."""
         self._p.saver.close()
         self._intake.feed.close()
-        self._p.publisher.close()
 
     def _update(self, batch_size: int) -> None:
         p, intake = self._p, self._intake

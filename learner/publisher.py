@@ -12,12 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import safetensors.numpy
-from confluent_kafka import KafkaError, Message
 
 from infra.control.role import RoleContext
-from infra.kafka.clients import Traffic, make_consumer
 from infra.kafka.delivery import Sender
-from infra.kafka.reading import latest_by_key, read_to_end, watermarks
+from infra.kafka.reading import latest_by_key
 from learner.actor_graph import ExportedGraph
 from learner.roster import NewerLearner
 from schemas.codec import decode, encode
@@ -59,15 +57,6 @@ class Publisher:
         self._context = context
         self._epoch = epoch
         self._topic = context.topic(POLICIES)
-        self._consumer = make_consumer(
-            context.settings,
-            group=None,
-            client_id=f"{context.client_id}-policies",
-            traffic=Traffic.CONTROL,
-        )
-        # Offsets below this are ours, or looked at. All above are somebody else's.
-        self._seen = watermarks(self._consumer, self._topic, 0)[1]
-        self._foreign: int | None = None
         self.version = max(first_version - 1, self._newest_in_topic())
         self.published = 0
         self._graph: tuple[str, int] | None = None
@@ -96,7 +85,6 @@ class Publisher:
             created_at_ms=_now_ms(),
         )
         offset = self._sender.send_and_wait(self._topic, encode(record), "graph", 0)
-        self._note(offset)
         self._graph = graph.sha256, offset
         return offset
 
@@ -149,26 +137,6 @@ class Publisher:
         self.published += 1
         self._updates, self._published_at_s = train_step, now_s
         return self.version
-
-    def check_epoch(self) -> None:
-        """Look at what others have written since the last time; quick when nothing.
-
-        Raises:
-            NewerLearner: a later epoch of this run is among it.
-        """
-        end = watermarks(self._consumer, self._topic, 0)[1]
-        if end > self._seen:
-            self._foreign = self._seen if self._foreign is None else self._foreign
-            self._seen = end
-        if self._foreign is None:
-            return
-        start, self._foreign = self._foreign, None
-        for message in read_to_end(self._context.settings, self._topic, 0, start):
-            self._check_record(message.value)
-
-    def close(self) -> None:
-        """Close the consumer."""
-        self._consumer.close()
 
     def _newest_in_topic(self) -> int:
         newest = -1
@@ -227,18 +195,7 @@ class Publisher:
         )
 
     def _send(self, key: str, record: PolicyVersion | PolicyChunk) -> None:
-        self._sender.send(self._topic, encode(record), key, 0, self._on_delivery)
-
-    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
-        offset = message.offset()
-        if error is None and offset is not None:
-            self._note(offset)
-
-    def _note(self, offset: int) -> None:
-        """Take an offset of the topic as known, and those skipped as foreign."""
-        if offset > self._seen and self._foreign is None:
-            self._foreign = self._seen
-        self._seen = max(self._seen, offset + 1)
+        self._sender.send(self._topic, encode(record), key, 0)
 
 
 def _cut(data: bytes) -> list[bytes]:

@@ -16,6 +16,7 @@ from faust.types import EventT
 from infra.control.role import RoleContext
 from infra.kafka.dead_letters import dead_letter
 from infra.kafka.delivery import Sender
+from infra.kafka.foreign_schemas import learn_schema
 from infra.monitoring.reporter import now_ms
 from schemas.codec import decode, encode
 from schemas.errors import SchemaError, UnknownSchemaId
@@ -23,7 +24,6 @@ from schemas.records import Position, SourceRef, StreamEnd, Unroll
 from schemas.registry import Registry
 from schemas.topics import REPLAY, TRAJECTORIES
 from stream_processors.exits import Exits, Leaving
-from stream_processors.foreign_schemas import learn_schema
 from stream_processors.generation import Generation, Partition
 from stream_processors.health import BadRecords
 from stream_processors.log_ranges import first_offset

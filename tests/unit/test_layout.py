@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "stream_processors": {"schemas", "infra"},
     "learner": {"schemas", "infra"},
     "rollstream": set(PACKAGES),
-    "benchmarks": {"schemas", "infra", "learner"},
+    "benchmarks": {"schemas", "infra", "learner", "producers"},
 }
 FENCES = {
     "torch": {"learner"},

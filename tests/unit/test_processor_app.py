@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 
 from infra.control.role import RoleContext
+from infra.kafka import foreign_schemas
+from infra.kafka.foreign_schemas import learn_schema, schema_text
 from infra.settings import Settings
 from schemas.codec import encode
 from schemas.experiment import from_values
 from schemas.records import Position
 from schemas.registry import Registry, newest, schema_id
-from stream_processors import agents, foreign_schemas, transport
+from stream_processors import agents, transport
 from stream_processors.agents import Processor
 from stream_processors.app import app_settings
 from stream_processors.exits import Exits, Leaving
-from stream_processors.foreign_schemas import learn_schema, schema_text
 from stream_processors.generation import Generation
 from stream_processors.health import LogRange
 from stream_processors.tails import ReturnOptions, TailCounts

@@ -12,7 +12,7 @@ from schemas.errors import SchemaError, UnknownSchemaId
 from schemas.registry import Registry
 from schemas.topics import SCHEMAS, topic_name
 
-_log = logging.getLogger("rollstream.processor")
+_log = logging.getLogger("rollstream.schemas")
 
 
 def learn_schema(settings: Settings, registry: Registry, wanted: int) -> bool:
