@@ -178,6 +178,20 @@ def bench_pipeline(
     run_bench(load_settings(), load, Console(stderr=as_json), as_json=as_json)
 
 
+@bench.command(
+    "replay-buffer", epilog="Example: rollstream bench replay-buffer --rows 1000000"
+)
+def bench_replay_buffer(
+    rows: Annotated[int, typer.Option(min=8192, help="Transitions.")] = 1_000_000,
+    as_json: Json = False,
+) -> None:
+    """Measure a full replay buffer: sampling, checkpoint, rebuilding from the log."""
+    # Here, not above: it imports torch.
+    from benchmarks.replay_buffer import run_bench
+
+    run_bench(load_settings(), rows, Console(stderr=as_json), as_json=as_json)
+
+
 def _load(file: Path, overrides: list[str] | None) -> Experiment:
     return from_values(apply_overrides(load_values(file), overrides or []))
 

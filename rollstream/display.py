@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.control.runs import Tick
+from infra.monitoring.progress import Progress
 from rollstream.rates import Rate
 
 PLAIN_INTERVAL_S = 3.0
@@ -31,7 +32,7 @@ class Figures:
     updates_per_s: float
     mean_return: float | None
     eval_return_mean: float | None
-    policy_version: int
+    policy_version: int | None
     lag: dict[str, int | None]
     evaluations: list[float]
     roles: dict[str, int]
@@ -61,7 +62,7 @@ class FigureMaker:
             updates_per_s=self._updates.add(tick.wall_s, updates),
             mean_return=progress.mean_return,
             eval_return_mean=evaluations[-1] if evaluations else None,
-            policy_version=int(progress.learner("policy_version")),
+            policy_version=_published(progress),
             lag=tick.lag,
             evaluations=evaluations,
             roles=roles,
@@ -163,7 +164,8 @@ def plain_line(figures: Figures) -> str:
         f"{figures.wall_s:5.0f} s  env steps {figures.env_steps:,} "
         f"({figures.env_steps_per_s:,.0f}/s)  return {_number(figures.mean_return)}  "
         f"eval {_number(figures.eval_return_mean)}  updates {figures.updates:,} "
-        f"({figures.updates_per_s:,.0f}/s)  policy {figures.policy_version}  lag "
+        f"({figures.updates_per_s:,.0f}/s)  "
+        f"policy {_count(figures.policy_version)}  lag "
         + ", ".join(f"{role} {_count(lag)}" for role, lag in figures.lag.items())
     )
 
@@ -177,7 +179,7 @@ def render(name: str, figures: Figures) -> Panel:
     steps, updates = figures.env_steps_per_s, figures.updates_per_s
     table.add_row("env steps", f"{figures.env_steps:,}", f"{steps:,.0f}/s")
     table.add_row("updates", f"{figures.updates:,}", f"{updates:,.0f}/s")
-    table.add_row("policy version", f"{figures.policy_version:,}", "")
+    table.add_row("policy version", _count(figures.policy_version), "")
     table.add_row("mean return", _number(figures.mean_return), "exploring")
     table.add_row("evaluation", _number(figures.eval_return_mean), "greedy")
     for role, lag in figures.lag.items():
@@ -199,6 +201,11 @@ def bars(values: list[float]) -> str:
         return ""
     levels = [int(max(value, 0.0) / top * (len(_BARS) - 1)) for value in shown]
     return "evaluations " + "".join(_BARS[level] for level in levels)
+
+
+def _published(progress: Progress) -> int | None:
+    version = int(progress.learner("policy_version"))
+    return version if ("learner", 0) in progress.points and version >= 0 else None
 
 
 def _number(value: float | None) -> str:

@@ -14,6 +14,8 @@ from infra.kafka.topic_admin import TopicConfig, TopicDescription, describe_topi
 from infra.settings import Settings
 from schemas.topics import TOPICS, topic_name
 
+PIPE_WIDTH = 160
+
 
 def topics(
     settings: Settings, experiment: str | None, *, to_print: bool, as_json: bool
@@ -60,7 +62,8 @@ def _show(
     experiment: str | None,
 ) -> None:
     table = Table(box=None, header_style="dim", pad_edge=False)
-    for column in ("TOPIC", "KEY", "RECORDS", "CLEANUP", "PARTITIONS", "HELD"):
+    table.add_column("TOPIC", no_wrap=True)
+    for column in ("KEY", "RECORDS", "CLEANUP", "PARTITIONS", "HELD"):
         table.add_column(column, overflow="fold")
     declared = {
         topic_name(topic, experiment if topic.per_experiment else None): topic
@@ -84,4 +87,6 @@ def _show(
             partitions,
             held,
         )
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    # A pipe has no width: nothing may be cut there.
+    console.print(table, width=None if console.is_terminal else PIPE_WIDTH)
