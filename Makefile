@@ -36,7 +36,7 @@ bench: setup ## measure the pipeline: steps/s, latency, bytes, CPU
 	$(BIN)/rollstream bench pipeline
 	$(BIN)/rollstream bench replay-buffer
 
-chaos: setup ## kill every role, and the broker, while a run goes on
+chaos: setup ## kill and freeze roles and brokers while work goes on
 	$(BIN)/pytest -m chaos
 
 clean: ## remove the virtual environment and caches (not the data directory)

@@ -1,22 +1,25 @@
 """What a learner does until it learns: consume, decode, de-duplicate, grant credit.
 
-``python -m benchmarks.learner_side EXPERIMENT --index SECONDS``: publishes a policy,
-says READY, measures for so many seconds once batches of that policy arrive, and prints
-a JSON line.
+``python -m benchmarks.learner_side EXPERIMENT SECONDS``: publishes a policy, says
+READY, measures once batches of that policy arrive, prints a JSON line.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import sys
 import time
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from infra.clock import now_ms
 from infra.control.members import register
-from infra.control.role import EXIT_OK, RoleContext, StopRequest, role_main
+from infra.control.role import EXIT_OK, RoleContext, StopRequest, load_context
 from infra.kafka.clients import make_admin, make_producer
 from infra.kafka.delivery import Sender
-from infra.monitoring.reporter import Reporter, now_ms
+from infra.monitoring.reporter import Reporter
 from learner.actor_graph import export_actor
 from learner.algorithms import build
 from learner.assembly import make_limiter, make_windows
@@ -41,6 +44,11 @@ class Measured:
     began_s: float = 0.0
     steps: int = 0
     latencies_ms: list[float] = field(default_factory=list)
+
+    def percentiles(self) -> dict[str, float]:
+        """Return p50, p95 and p99 from an unroll's end until it was ready here."""
+        found = np.percentile(self.latencies_ms or [0.0], [50, 95, 99])
+        return dict(zip(("p50", "p95", "p99"), found.tolist(), strict=True))
 
 
 class LearnerSide:
@@ -134,7 +142,7 @@ class LearnerSide:
             json.dumps(
                 {
                     "steps_per_s": self._measured.steps / seconds,
-                    "latencies_ms": self._measured.latencies_ms,
+                    "latency_ms": self._measured.percentiles(),
                     "lost_steps": self._ledger.lost_steps,
                 }
             ),
@@ -142,10 +150,12 @@ class LearnerSide:
         )
 
 
-def run(context: RoleContext, stop: StopRequest) -> int:
-    """Measure; the index says for how many seconds."""
-    return LearnerSide(context, stop).run(float(context.index))
+def main() -> None:
+    """Measure the experiment that the command line names."""
+    name, seconds = sys.argv[1:]
+    context = load_context(name, "learner", 0)
+    sys.exit(LearnerSide(context, StopRequest().listen()).run(float(seconds)))
 
 
 if __name__ == "__main__":
-    role_main("learner", run)
+    main()

@@ -12,14 +12,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.learner_side import READY
 from infra.cluster.local import LocalCluster
-from infra.control.experiments import new_run_id, publish_experiment
+from infra.control.experiments import (
+    forget_experiment,
+    new_run_id,
+    publish_experiment,
+)
 from infra.control.members import ensure_experiment_topics
 from infra.control.scheduler import Assignment
 from infra.control.supervisor import Supervisor
@@ -91,6 +94,7 @@ def measure(
         sender = Sender(make_producer(settings, client_id="bench"))
         run_id = new_run_id()
         publish_experiment(sender, experiment, run_id, -1)
+        closing.callback(forget_experiment, sender, experiment.name)
         logs = Path(closing.enter_context(tempfile.TemporaryDirectory()))
         supervisor = Supervisor(settings, experiment.name, logs)
         closing.callback(supervisor.stop)
@@ -179,8 +183,7 @@ def _start_learner_side(
             "-m",
             "benchmarks.learner_side",
             name,
-            "--index",
-            str(int(seconds)),
+            str(seconds),
         ],
         env=supervisor.environment(),
         stdout=subprocess.PIPE,
@@ -240,12 +243,10 @@ def _figures(
 ) -> dict[str, Any]:
     steps = follower.progress.total("worker", "env_steps")
     size = follower.progress.total("worker", "bytes")
-    latencies = output["latencies_ms"] or [0.0]
-    p50, p95, p99 = np.percentile(latencies, [50, 95, 99])
     return {
         "worker_steps_per_s": round(_worker_rate(meter.worker_samples)),
         "learner_ready_steps_per_s": round(output["steps_per_s"]),
-        "latency_ms": {"p50": p50, "p95": p95, "p99": p99},
+        "latency_ms": output["latency_ms"],
         "bytes_per_step": round(size / max(steps, 1), 1),
         "lost_steps": output["lost_steps"],
         "processes": [asdict(use) for use in uses],

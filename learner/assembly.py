@@ -160,7 +160,7 @@ def _restore(
         state.log_was_cut = dict(snapshot.log_was_cut)
         state.limiter.restore(snapshot.limiter)
         _rebuild(context, snapshot, state.buffer, state.counters, reporter)
-        state.limiter.resize(state.buffer.rows)
+        state.limiter.resize(state.buffer.learnable_rows)
     return state
 
 
@@ -175,16 +175,10 @@ def load_newest(store: CheckpointStore, reporter: Reporter) -> Snapshot | None:
 
 def make_limiter(spec: Spec) -> RateLimiter:
     """Return the limiter that a spec asks for, nothing counted."""
-    learner, workers = spec.learner, spec.workers
     return RateLimiter(
-        samples_per_insert=learner.samples_per_insert,
-        min_size=learner.replay.min_size,
-        error_buffer=error_buffer_for(
-            learner.samples_per_insert,
-            workers.unroll_length * workers.envs_per_worker,
-            workers.replicas,
-            learner.batch_size,
-        ),
+        samples_per_insert=spec.learner.samples_per_insert,
+        min_size=spec.learner.replay.min_size,
+        error_buffer=error_buffer_for(spec, spec.workers.replicas),
     )
 
 

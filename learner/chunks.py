@@ -158,6 +158,14 @@ class Chunks:
         """The position of the oldest row."""
         return self._in_order[0].position if self._in_order else self.head
 
+    def oldest_offsets(self) -> dict[int, int]:
+        """Return the smallest offset of each partition."""
+        oldest: dict[int, int] = {}
+        for chunk in self._in_order:
+            partition, offset = chunk.ref.partition, chunk.ref.offset
+            oldest[partition] = min(offset, oldest.get(partition, offset))
+        return oldest
+
     def check(self, ref: ChunkRef, num_observations: int) -> None:
         """Raise ValueError unless a chunk can ever be appended, and is not there."""
         if ref.num_rows > self._max_rows or num_observations > self._max_observations:

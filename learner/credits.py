@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from schemas.flow import floor_window
 from schemas.records import WorkerCredit
 
 MIN_INTERVAL_S = 0.05
@@ -21,30 +22,38 @@ REPEAT_S = 1.0
 MAX_WINDOW = 64
 """Unrolls; what a measured window never exceeds: the pipeline needs 22 to 28."""
 
+SILENCE_S = 30.0
+"""After this long without a batch what was granted is taken for gone at first."""
+
 _RATE_SPAN_S = 2.0
 _LEAST_SPAN_S = 0.25
 _ROUND_TRIP_SPAN_S = 30.0
 
 
-def floor_window(n_step: int, unroll_length: int) -> int:
-    """Return the smallest window, in unrolls, that does not stop an off-policy run.
-
-    A batch is emitted when the rows of ceil((n - 1) / T) further unrolls are there:
-    with less credit the worker would wait for a batch that waits for the worker.
-    """
-    return max(2, 1 + math.ceil((n_step - 1) / unroll_length))
-
-
 @dataclass
 class _Worker:
-    """One incarnation of a worker, as far as its batches have come."""
+    """One incarnation of a worker, as far as its batches have come.
+
+    Attributes:
+        unroll_length: the longest a window has to be counted in; see ``arrived``.
+        next_step: after the newest row that has come.
+        forgiven: steps below this are treated as if they had come.
+        allowed: the step that it may not pass.
+        sent: the newest ``allowed`` that it was told.
+        silent_since_s: when it was last heard or forgiven, or could not be.
+        patience_s: the silence after which it is forgiven next.
+        arrivals: when batches came, and their steps.
+    """
 
     incarnation: int
     unroll_length: int
     next_step: int = 0
+    forgiven: int = 0
     allowed: int = 0
     sent: int = 0
-    arrivals: deque[float] = field(default_factory=deque)
+    silent_since_s: float | None = None
+    patience_s: float = SILENCE_S
+    arrivals: deque[tuple[float, int]] = field(default_factory=deque)
     grants: deque[tuple[int, float]] = field(default_factory=deque)
     round_trips: deque[tuple[float, float]] = field(default_factory=deque)
 
@@ -60,6 +69,12 @@ class CreditWindows:
     A round trip is from the grant of a step to its arrival, on the learner's clock. The
     smallest of the last 30 s counts, and none during which the limiter had no room: a
     longer one holds the queues that a larger window makes.
+
+    What was granted may never arrive: it was buried by a processor, or expired before
+    one had read it, and nobody tells. So a worker that nothing is heard of for 30 s,
+    while the limiter has room, is forgiven what it was granted, as a sender probes a
+    closed TCP window; then after 60 s, and so on. Never more than MAX_WINDOW unrolls
+    beyond what has come: it may only be slow.
     """
 
     def __init__(self, *, fixed_window: int, n_step: int, unroll_length: int) -> None:
@@ -101,18 +116,25 @@ class CreditWindows:
         num_steps: int,
         now_s: float,
     ) -> None:
-        """Note that the rows up to ``next_step`` of a worker have come."""
+        """Note that the rows up to ``next_step`` of a worker have come.
+
+        Windows are counted in unrolls of the spec's length though one was cut, for the
+        next may be whole again; in longer ones where they come.
+        """
         self.started(worker, incarnation)
         state = self._workers[worker]
         if state.incarnation != incarnation:
             return
         state.next_step = max(state.next_step, next_step)
-        state.unroll_length = num_steps
-        state.arrivals.append(now_s)
+        state.unroll_length = max(state.unroll_length, num_steps)
+        state.silent_since_s, state.patience_s = now_s, SILENCE_S
+        state.arrivals.append((now_s, num_steps))
         while state.grants and state.grants[0][0] <= next_step:
             _, granted_at = state.grants.popleft()
             if granted_at > self._full_at:
                 state.round_trips.append((now_s, now_s - granted_at))
+        # Here too: where no window is measured nobody else would.
+        _drop_old(state, now_s)
 
     def forgive(self, worker: str) -> None:
         """Treat what was granted as arrived: it is known to be gone.
@@ -121,16 +143,14 @@ class CreditWindows:
         """
         state = self._workers.get(worker)
         if state is not None:
-            state.next_step = max(state.next_step, state.allowed)
+            state.forgiven = state.allowed
 
     def window(self, worker: str, now_s: float, room: float) -> int:
         """Return a worker's window in unrolls; ``room`` as in ``grant``."""
         state = self._workers[worker]
-        floor = floor_window(self._n_step, state.unroll_length)
+        floor = floor_window(self._n_step, state.unroll_length, self._fixed)
         if self._fixed:
-            # A fixed window of 1 is meant; one that can never move is not.
-            waits_for = 1 + math.ceil((self._n_step - 1) / state.unroll_length)
-            return max(self._fixed, waits_for)
+            return floor
         pipeline = _rate(state, now_s) * _round_trip(state, now_s)
         share = max(0.0, room) / len(self._workers)
         return max(floor, min(MAX_WINDOW, math.ceil(pipeline + min(pipeline, share))))
@@ -150,6 +170,7 @@ class CreditWindows:
         moved = False
         for worker, state in self._workers.items():
             window = self.window(worker, now_s, room)
+            _forgive_silence(state, now_s, may_move=room >= 1)
             self._allow(state, window, may_move=room >= 1)
             quarter = max(1, window * state.unroll_length // 4)
             moved = moved or state.allowed - state.sent >= quarter
@@ -165,10 +186,10 @@ class CreditWindows:
         return self._workers[worker].allowed
 
     def _allow(self, state: _Worker, window: int, *, may_move: bool) -> None:
-        first = floor_window(self._n_step, state.unroll_length) * state.unroll_length
-        state.allowed = max(state.allowed, first)
+        floor = floor_window(self._n_step, state.unroll_length, self._fixed)
+        state.allowed = max(state.allowed, floor * state.unroll_length)
         if may_move:
-            edge = state.next_step + window * state.unroll_length
+            edge = max(state.next_step, state.forgiven) + window * state.unroll_length
             state.allowed = max(state.allowed, edge)
 
 
@@ -181,19 +202,38 @@ def _send(state: _Worker, now_s: float) -> WorkerCredit:
     return WorkerCredit(state.incarnation, state.allowed)
 
 
-def _rate(state: _Worker, now_s: float) -> float:
-    """Return the unrolls that have arrived lately, per second."""
-    arrivals = state.arrivals
-    while arrivals and arrivals[0] < now_s - _RATE_SPAN_S:
+def _forgive_silence(state: _Worker, now_s: float, *, may_move: bool) -> None:
+    if state.silent_since_s is None or not may_move:
+        state.silent_since_s = now_s
+    in_flight = state.allowed - state.next_step
+    if in_flight >= MAX_WINDOW * state.unroll_length:
+        return
+    if now_s - state.silent_since_s >= state.patience_s:
+        state.forgiven = state.allowed
+        state.silent_since_s = now_s
+        state.patience_s *= 2
+
+
+def _drop_old(state: _Worker, now_s: float) -> None:
+    arrivals, trips = state.arrivals, state.round_trips
+    while arrivals and arrivals[0][0] < now_s - _RATE_SPAN_S:
         arrivals.popleft()
-    if not arrivals:
+    # The last round trip stays when none is younger.
+    while len(trips) > 1 and trips[0][0] < now_s - _ROUND_TRIP_SPAN_S:
+        trips.popleft()
+
+
+def _rate(state: _Worker, now_s: float) -> float:
+    """Return the unrolls, of the length that windows have, that came per second."""
+    _drop_old(state, now_s)
+    if not state.arrivals:
         return 0.0
-    return len(arrivals) / max(_LEAST_SPAN_S, now_s - arrivals[0])
+    steps = sum(num_steps for _, num_steps in state.arrivals)
+    span_s = max(_LEAST_SPAN_S, now_s - state.arrivals[0][0])
+    return steps / state.unroll_length / span_s
 
 
 def _round_trip(state: _Worker, now_s: float) -> float:
     """Return the smallest round trip of late; the last one when none is younger."""
-    trips = state.round_trips
-    while len(trips) > 1 and trips[0][0] < now_s - _ROUND_TRIP_SPAN_S:
-        trips.popleft()
-    return min((trip for _, trip in trips), default=0.0)
+    _drop_old(state, now_s)
+    return min((trip for _, trip in state.round_trips), default=0.0)

@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 
 from infra.control.role import RoleContext
 from infra.errors import RollstreamError, TopicError
+from infra.kafka.bad_records import BadRecords
 from infra.kafka.clients import make_consumer
 from infra.kafka.dead_letters import dead_letter
 from infra.kafka.delivery import Sender
@@ -31,8 +32,6 @@ from schemas.registry import Registry
 from schemas.topics import REPLAY
 
 SCHEMA_WAIT_S = 30.0
-BAD_OF_LAST = 100
-MAX_BAD = 5
 
 _MESSAGES_A_POLL = 32
 _TIMEOUT_S = 30.0
@@ -85,7 +84,7 @@ class Feed:
         self._reporter = reporter
         self._counters = counters
         self._registry = Registry()
-        self._recent: deque[bool] = deque(maxlen=BAD_OF_LAST)
+        self._recent = BadRecords()
         self._pending: deque[Message] = deque()
         self._unknown_since: float | None = None
         self._consumer = make_consumer(
@@ -101,11 +100,6 @@ class Feed:
         self._consumer.assign(
             [TopicPartition(self.topic, p, at) for p, at in self.positions.items()]
         )
-
-    @property
-    def has_pending(self) -> bool:
-        """Whether a batch can be taken without asking the broker."""
-        return bool(self._pending)
 
     def fill(self, timeout_s: float) -> bool:
         """Wait for records when none is pending; return whether some are.
@@ -137,7 +131,7 @@ class Feed:
         Undecodable records become dead letters and are passed over.
 
         Raises:
-            TooManyBadRecords: more than 5 of the last 100 cannot be read.
+            TooManyBadRecords: as ``refuse``.
             UnknownSchemaId: nobody told us of a schema for 30 s.
         """
         while self._pending:
@@ -154,42 +148,32 @@ class Feed:
                 continue
             self._unknown_since = None
             self._pending.popleft()
-            partition, offset = _address(message)
+            partition, offset = address(message)
             return Delivered(partition, offset, batch, message)
         return None
 
     def handled(self, delivered: Delivered) -> None:
         """Move on: what this batch brought is in what a checkpoint would hold."""
         self.positions[delivered.partition] = delivered.offset + 1
-        self._recent.append(False)
+        self._recent.good()
 
     def refuse(self, message: Message, error: Exception) -> None:
         """Put a record to the dead letters and move on.
 
         Raises:
-            TooManyBadRecords: more than 5 of the last 100 were refused.
+            TooManyBadRecords: more than an accident explains were refused.
         """
-        if isinstance(message, Delivered):
-            partition, offset = message.partition, message.offset
-            key, value = message.batch.worker.encode(), b""
-            self._recent.pop()
-        else:
-            partition, offset = (
-                int(message.partition() or 0),
-                int(message.offset() or 0),
-            )
-            key, value = _bytes(message.key()), _bytes(message.value())
+        partition, offset = address(message)
+        key, value = _bytes(message.key()), _bytes(message.value())
         source = SourceRef(self.topic, partition, offset)
         dead_letter(self._sender, self._context, source, key, value, error)
         self.dead_letters_under_way = True
         self._counters.dead_letters += 1
         self.positions[partition] = offset + 1
-        self._recent.append(True)
-        if sum(self._recent) > MAX_BAD:
+        if self._recent.bad():
             raise TooManyBadRecords(
-                f"{self.topic}: {sum(self._recent)} of the last {len(self._recent)} "
-                f"records cannot be read; the newest, at offset {offset} of partition "
-                f"{partition}: {error}",
+                f"{self.topic}: {self._recent} cannot be read; the newest, at offset "
+                f"{offset} of partition {partition}: {error}",
                 "look at the dead letters; a writer may be of another version",
             )
 
@@ -241,7 +225,7 @@ class Feed:
                 "start a new run with --fresh",
             )
         if code in _OUT_OF_RANGE:
-            self._go_on_within(int(message.partition() or 0))
+            self._go_on_within(address(message)[0])
         elif code == KafkaError._BAD_MSG:
             self._counters.corrupt_records += 1
             self._reporter.event(
@@ -288,7 +272,8 @@ class Feed:
         learn_schema(self._context.settings, self._registry, error.schema_id)
 
 
-def _address(message: Message) -> tuple[int, int]:
+def address(message: Message) -> tuple[int, int]:
+    """Return the partition and offset of a record."""
     return int(message.partition() or 0), int(message.offset() or 0)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from infra.clock import now_ms
 from infra.control.role import RoleContext
 from infra.kafka.delivery import Sender
-from infra.monitoring.reporter import now_ms
 from learner.credits import CreditWindows
 from learner.dedup import Ledger
 from learner.rate_limiter import RateLimiter, error_buffer_for
@@ -48,12 +48,8 @@ class Flow:
         for worker in self._roster.take_removed():
             self._windows.stopped(worker)
         spec = self._context.spec
-        self._limiter.error_buffer = error_buffer_for(
-            self._limiter.samples_per_insert,
-            spec.workers.unroll_length * spec.workers.envs_per_worker,
-            max(spec.workers.replicas, len(self._windows.workers())),
-            spec.learner.batch_size,
-        )
+        live = max(spec.workers.replicas, len(self._windows.workers()))
+        self._limiter.error_buffer = error_buffer_for(spec, live)
 
     def grant(self, now_s: float, *, room: float) -> None:
         """Send a Credit when it is worth one; never when the flow is free.

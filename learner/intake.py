@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from infra.monitoring.reporter import Reporter, now_ms
+from infra.clock import now_ms
+from infra.monitoring.reporter import Reporter
 from learner.counters import Counters
 from learner.credits import CreditWindows
 from learner.dedup import Identity, Judgement, Ledger, Verdict
@@ -45,13 +46,20 @@ class Intake:
 
     @property
     def is_open(self) -> bool:
-        """Whether the limiter would let the next batch in."""
+        """Whether the next batch is let in.
+
+        By the limiter; and in any case where nothing can be sampled, or it would wait
+        for samples that wait for rows.
+        """
+        if self.buffer.samplable_rows == 0:
+            return True
         return self.limiter.can_insert_batch(self.batch_rows)
 
     @property
     def room(self) -> float:
-        """How many more batches the limiter would let in."""
-        return self.limiter.room / self.batch_rows
+        """How many more batches would be let in."""
+        room = self.limiter.room / self.batch_rows
+        return max(room, 1.0) if self.buffer.samplable_rows == 0 else room
 
     def take_in(self) -> bool:
         """Take batches for at most 10 ms; return whether there were any.
@@ -86,16 +94,24 @@ class Intake:
             try:
                 self._insert(delivered)
             except (BatchMismatch, SchemaError) as exc:
+                # Its worker waits for credit, whatever became of its rows.
+                self._arrived(batch)
                 self.feed.refuse(delivered.message, exc)
                 return
             self._arrived(batch)
         self.feed.handled(delivered)
 
     def _insert(self, delivered: Delivered) -> None:
-        batch = delivered.batch
-        rows = self.buffer.insert(batch, delivered.partition, delivered.offset)
-        self.limiter.insert(rows)
-        self.limiter.resize(self.buffer.rows)
+        batch, buffer = delivered.batch, self.buffer
+        refused_before = buffer.refused_rows
+        rows = buffer.insert(batch, delivered.partition, delivered.offset)
+        refused = buffer.refused_rows - refused_before
+        self._tell_refused(batch, refused, rows)
+        self.limiter.insert(rows - refused)
+        size = buffer.learnable_rows
+        if buffer.is_full:  # rows that are not valid take room: wait for no more
+            size = max(size, self.limiter.min_size)
+        self.limiter.resize(size)
         self.counters.env_steps += rows
         self.counters.batches += 1
         self.batch_rows = batch.num_steps * batch.num_envs
@@ -112,6 +128,17 @@ class Intake:
             batch.num_steps,
             time.monotonic(),
         )
+
+    def _tell_refused(self, batch: TransitionBatch, refused: int, rows: int) -> None:
+        if refused:
+            reason = (
+                f"{batch.worker} sequence {batch.sequence}: {refused} of {rows} rows "
+                "cannot be learnt from: an observation or return that is not finite, "
+                "no bootstrap step, or frames that are missing"
+            )
+            severity = "alert" if refused == rows else "warning"
+            kind = "rows-refused"
+            self.gauges.note(self.reporter, kind, severity, reason)  # type: ignore[arg-type]
 
     def _tell(self, judgement: Judgement) -> None:
         if not judgement.note:

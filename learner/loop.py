@@ -139,6 +139,7 @@ class Learner:
             "recovered_steps": intake.ledger.recovered_steps,
             "buffer_rows": intake.buffer.rows,
             "samplable_rows": intake.buffer.samplable_rows,
+            "dropped_rows": intake.buffer.dropped_rows,
             "resumed": float(p.resumed),
             "checkpoints": p.saver.saved,
             "workers": len(intake.windows.workers()),
@@ -167,15 +168,22 @@ class Learner:
             references=intake.buffer.references(),
         )
 
-    def save_last(self, timeout_s: float) -> bool:
-        """Save a last checkpoint; return whether it was done within the time."""
+    def save_last(self, timeout_s: float) -> str:
+        """Save a last checkpoint; return why there is none; "" when it is durable."""
         deadline = time.monotonic() + timeout_s
-        if not self._p.saver.wait(timeout_s):
-            return False
+        saver = self._p.saver
+        if not saver.wait(timeout_s):
+            return f"the one before was not completed within {timeout_s:g} s"
         if not self._dead_letters_are_delivered():
-            return False
-        self._p.saver.submit(self.snapshot())
-        return self._p.saver.wait(max(0.0, deadline - time.monotonic()))
+            return "dead letters could not be delivered"
+        saved = saver.saved
+        saver.submit(self.snapshot())
+        done = saver.wait(max(0.0, deadline - time.monotonic()))
+        if saver.failure is not None:
+            return str(saver.failure)
+        if saver.saved > saved:
+            return ""  # what is not committed yet, the next learner commits
+        return "it could not be written" if done else f"not within {timeout_s:g} s"
 
     def close(self) -> None:
         """Leave the broker; what was not saved is forgotten."""

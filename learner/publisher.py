@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import time
 from collections.abc import Mapping
 from typing import Any
 
 import safetensors.numpy
 
+from infra.clock import now_ms
 from infra.control.role import RoleContext
 from infra.kafka.delivery import Sender
 from infra.kafka.reading import latest_by_key
@@ -82,7 +82,7 @@ class Publisher:
             observation=actor.observation,
             action=actor.action,
             states=actor.states,
-            created_at_ms=_now_ms(),
+            created_at_ms=now_ms(),
         )
         offset = self._sender.send_and_wait(self._topic, encode(record), "graph", 0)
         self._graph = graph.sha256, offset
@@ -180,7 +180,7 @@ class Publisher:
             tensors_sha256=hashlib.sha256(data).hexdigest(),
             num_chunks=num_chunks,
             slot=slot,
-            created_at_ms=_now_ms(),
+            created_at_ms=now_ms(),
         )
 
     def _chunk(self, slot: int, number: int, data: bytes) -> PolicyChunk:
@@ -203,7 +203,3 @@ def _cut(data: bytes) -> list[bytes]:
     if len(data) <= CHUNK_BYTES:
         return []
     return [data[i : i + CHUNK_BYTES] for i in range(0, len(data), CHUNK_BYTES)]
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from schemas.experiment import Spec
+from schemas.flow import floor_window
+
 
 @dataclass
 class RateLimiter:
     """Keeps the ratio of samples to inserts within an error buffer.
 
     The buffer may be changed while running: it is a band around the ratio, not a count.
+
+    An item is a row that can be sampled, now or once what it bootstraps from has come.
 
     Attributes:
         samples_per_insert: the ratio, per item.
@@ -126,18 +131,21 @@ class RateLimiter:
         self.samples = round(self.inserts * self.samples_per_insert - centre - bounded)
 
 
-def error_buffer_for(
-    samples_per_insert: float, unroll_rows: int, workers: int, batch_size: int
-) -> float:
-    """Return how far the ratio may be off, in samples.
+def error_buffer_for(spec: Spec, workers: int) -> float:
+    """Return how far the ratio may be off, in samples, with so many live workers.
 
-    Two unrolls from each live worker: with Reverb's minimum the learner idles half of
-    the time. And never less than half of what one insert and one sample need together,
-    or both could wait for each other.
+    A floor window from each of them, at least two unrolls: with Reverb's minimum the
+    learner idles half of the time; and with less than the n-step horizon inserting may
+    wait before any row has come that the first could bootstrap from. And never less
+    than half of what one insert and one sample need together, or both could wait for
+    each other.
     """
-    unroll = samples_per_insert * unroll_rows
+    samples_per_insert = spec.learner.samples_per_insert
+    num_steps, batch_size = spec.workers.unroll_length, spec.learner.batch_size
+    unroll = samples_per_insert * num_steps * spec.workers.envs_per_worker
+    window = floor_window(spec.processor.n_step, num_steps)
     return max(
-        2 * unroll * max(workers, 1),
+        window * unroll * max(workers, 1),
         unroll + batch_size,
         max(1.0, samples_per_insert),
     )

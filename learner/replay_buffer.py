@@ -34,8 +34,11 @@ class ReplayBuffer:
     Attributes:
         rows: valid rows held, by the records' own flags.
         samplable_rows: rows that can be sampled now.
-        dropped_rows: cumulative, rows that left without ever having been samplable
-            (a hole after them), or were refused (not finite, no bootstrap step).
+        learnable_rows: those, and rows that wait for what they bootstrap from.
+        is_full: rows were evicted for others: it never holds many more than now.
+        refused_rows: cumulative, valid rows that never can be sampled (not finite, no
+            bootstrap step, frames before them not known).
+        dropped_rows: cumulative, those, and rows that left while they waited.
     """
 
     def __init__(
@@ -67,12 +70,9 @@ class ReplayBuffer:
         self._tree = SumTree(capacity)
         self._chunks = Chunks(capacity, self._observations.size)
         self._max_priority = 0.0
-        self.rows = self.samplable_rows = self.dropped_rows = 0
-
-    @property
-    def pending_rows(self) -> int:
-        """Rows that wait for the observation they bootstrap from."""
-        return sum(len(c.waiting.slots) for c in self._chunks if c.waiting)
+        self.rows = self.samplable_rows = self.learnable_rows = 0
+        self.refused_rows = self.dropped_rows = 0
+        self.is_full = False
 
     @property
     def max_priority(self) -> float:
@@ -85,7 +85,7 @@ class ReplayBuffer:
         Raises:
             BatchMismatch: it is not of this environment; nothing is changed.
             SchemaError: a tensor cannot be opened; nothing is changed.
-            ValueError: it does not fit in the buffer, or is in it already.
+            ValueError: it does not fit, or is in the buffer already.
         """
         arrays = open_batch(batch, self._env)
         chunk = self._reserve(reference(batch, partition, offset))
@@ -188,11 +188,7 @@ class ReplayBuffer:
 
     def oldest_offsets(self) -> dict[int, int]:
         """Return, by partition, the first offset that the buffer still refers to."""
-        oldest: dict[int, int] = {}
-        for chunk in self._chunks:
-            partition, offset = chunk.ref.partition, chunk.ref.offset
-            oldest[partition] = min(offset, oldest.get(partition, offset))
-        return oldest
+        return self._chunks.oldest_offsets()
 
     def _see_priorities(self, priorities: Floats) -> None:
         self._max_priority = max(self._max_priority, priorities.max(initial=0.0))
@@ -221,7 +217,10 @@ class ReplayBuffer:
         chunk.filled = True
         chunk.valid_rows = int(np.count_nonzero(arrays.valid))
         self.rows += chunk.valid_rows
-        self.dropped_rows += chunk.valid_rows - int(np.count_nonzero(usable))
+        refused = chunk.valid_rows - int(np.count_nonzero(usable))
+        self.learnable_rows += chunk.valid_rows - refused
+        self.refused_rows += refused
+        self.dropped_rows += refused
         chunk.waiting = Waiting(
             self._transitions.slots(chunk)[usable],
             (ref.first_step + steps + ahead)[usable],
@@ -271,10 +270,13 @@ class ReplayBuffer:
         chunk = self._chunks.pop_oldest()
         if not chunk.filled:
             return
+        self.is_full = True
         self._tree.set(self._transitions.slots(chunk), np.zeros(chunk.ref.num_rows))
         self.rows -= chunk.valid_rows
         self.samplable_rows -= chunk.samplable_rows
-        self.dropped_rows += len(chunk.waiting.slots) if chunk.waiting else 0
+        num_waiting = len(chunk.waiting.slots) if chunk.waiting else 0
+        self.learnable_rows -= chunk.samplable_rows + num_waiting
+        self.dropped_rows += num_waiting
         for other in self._chunks.referring_to(chunk):
             self._unlink(other, chunk)
 

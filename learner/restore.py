@@ -13,6 +13,7 @@ from infra.kafka.clients import make_consumer
 from infra.kafka.reading import watermarks
 from infra.settings import Settings
 from learner.chunks import ChunkRef, reference
+from learner.feed import address
 from schemas.codec import decode
 from schemas.errors import SchemaError
 from schemas.records import TransitionBatch
@@ -49,10 +50,7 @@ def read_referenced(
     )
     try:
         for message in _read(consumer, topic, wanted):
-            partition, offset = (
-                int(message.partition() or 0),
-                int(message.offset() or 0),
-            )
+            partition, offset = address(message)
             found = wanted[partition].get(offset)
             batch = _batch(message) if found is not None else None
             if found and batch and is_referenced(found, run_id, batch):

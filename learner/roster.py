@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
@@ -144,7 +143,7 @@ class Roster:
     def _compare(self, worker: str, env: EnvDescription) -> None:
         if self.env is None:
             self.env = env
-        elif _spaces(env) != _spaces(self.env):
+        elif not env.has_same_spaces(self.env):
             self._reporter.event(
                 "worker-spaces-differ",
                 "alert",
@@ -158,7 +157,3 @@ class Roster:
                 f"{worker}: expected {dict(self.env.versions)}, found "
                 f"{dict(env.versions)}",
             )
-
-
-def _spaces(env: EnvDescription) -> EnvDescription:
-    return replace(env, vectorization="", versions={})

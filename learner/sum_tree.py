@@ -51,11 +51,6 @@ class SumTree:
         """Return the smallest value above zero; infinity when all are zero."""
         return float(self._mins[self._starts[-1]])
 
-    def get(self, indices: Indices) -> Floats:
-        """Return the values at ``indices`` [N]."""
-        _check_indices(indices, self.capacity)
-        return self._sums[indices]
-
     def set(self, indices: Indices, values: Floats) -> None:
         """Set the values at ``indices`` [N], one for each.
 

@@ -13,6 +13,7 @@ from types import ModuleType
 
 from infra.control.members import register
 from infra.control.role import (
+    EXIT_ERROR,
     EXIT_OK,
     EXIT_UNDELIVERED,
     RoleContext,
@@ -102,14 +103,13 @@ def _learn(
         learner.run(stop)
         # Step 6.
         _log.info("stopping: %s", stop.reason)
-        if not learner.save_last(LAST_SAVE_S):
-            reporter.event(
-                "checkpoint-failed",
-                "alert",
-                "the last checkpoint was not completed in time",
-            )
+        problem = learner.save_last(LAST_SAVE_S)
+        if problem:
+            reason = f"no last checkpoint: {problem}"
+            reporter.event("checkpoint-failed", "alert", reason)
         learner.report()
-        return _flush(sender)
+        flushed = _flush(sender)
+        return EXIT_ERROR if problem else flushed
     finally:
         learner.close()
 

@@ -5,15 +5,10 @@ from __future__ import annotations
 from infra.control.role import RoleContext
 from producers.acting import HEADS, Actor, Memory, QActor, RandomActor
 from producers.exploration import epsilon_ladder
-from producers.policy import (
-    Policy,
-    PolicyRefused,
-    PolicySession,
-    open_graph,
-    stacked,
-)
+from producers.policy import Policy, PolicyRefused, PolicySession, open_graph
 from producers.policy_feed import PolicyFeed
 from schemas.records import EnvDescription, PolicyGraph
+from schemas.sizes import stacked
 from schemas.tensors import Array
 
 _EXPLORATIONS = ("epsilon_ladder", "none")

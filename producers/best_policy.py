@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from infra.control.role import RoleContext
@@ -10,6 +11,7 @@ from infra.kafka.reading import latest_by_key, read_to_end
 from producers.policy import Policy
 from producers.policy_feed import BEST_KEY, CHUNK_KEY
 from schemas.codec import decode, encode, writer_schema
+from schemas.errors import SchemaError
 from schemas.records import (
     NO_POLICY,
     Evaluation,
@@ -40,28 +42,37 @@ class BestPolicy:
         ref: which it is.
     """
 
-    def __init__(self, context: RoleContext, sender: Sender) -> None:
+    def __init__(
+        self, context: RoleContext, sender: Sender, report: Callable[[str, str], None]
+    ) -> None:
         self.score: Score | None = None
         self.ref = NO_POLICY
         self._context = context
         self._sender = sender
+        self._report = report
         self._published = 0
 
     def recall(self) -> None:
-        """Find the best of an evaluator before this one, and how good it was."""
+        """Find the best of an evaluator before this one, and how good it was.
+
+        Records that cannot be read are passed over, and reported.
+        """
         topic = self._context.topic(POLICIES)
         message = latest_by_key(self._context.settings, topic).get(BEST_KEY)
         if message is None:
             return
-        best = decode(message.value, PolicyVersion)
+        try:
+            best = decode(message.value, PolicyVersion)
+        except SchemaError as exc:
+            self._report("best-policy-refused", f"{topic}, {BEST_KEY!r}: {exc}")
+            return
         if best.run_id != self._context.run_id:
             return
         self._published = best.slot + 1  # the other slot comes next
         self.ref = PolicyRef(best.epoch, best.version)
-        for evaluation in self._evaluations():
-            if evaluation.policy == self.ref:
-                mean = float(evaluation.returns.array().mean())
-                self.score = Score(evaluation.confirmation, mean)
+        for ref, score in self._scores():
+            if ref == self.ref:
+                self.score = score
 
     def offer(self, policy: Policy, score: Score) -> bool:
         """Publish a version if it is better than all before; return whether it is.
@@ -91,13 +102,23 @@ class BestPolicy:
         self._published += 1
         return True
 
-    def _evaluations(self) -> list[Evaluation]:
-        topic = self._context.topic(METRICS)
-        return [
-            decode(message.value, Evaluation)
-            for message in read_to_end(self._context.settings, topic)
-            if writer_schema(message.value).name == Evaluation.__name__
-        ]
+    def _scores(self) -> Iterator[tuple[PolicyRef, Score]]:
+        """Yield what the run's evaluations say, oldest first."""
+        topic, refused = self._context.topic(METRICS), []
+        for message in read_to_end(self._context.settings, topic):
+            try:
+                if writer_schema(message.value).name != Evaluation.__name__:
+                    continue
+                evaluation = decode(message.value, Evaluation)
+                mean = float(evaluation.returns.array().mean())
+            except SchemaError as exc:
+                refused.append(f"{topic}[0] offset {message.offset}: {exc}")
+                continue
+            if evaluation.run_id == self._context.run_id:
+                yield evaluation.policy, Score(evaluation.confirmation, mean)
+        if refused:
+            more = f" (and {len(refused) - 1} more)" if refused[1:] else ""
+            self._report("metrics-record-refused", refused[0] + more)
 
 
 def _split(policy: Policy, slot: int) -> tuple[PolicyVersion, list[PolicyChunk]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 from infra.errors import RollstreamError
 from schemas.experiment import Spec
+from schemas.flow import floor_window
 from schemas.records import NO_POLICY, Credit, PolicyRef
 
 
@@ -18,14 +18,6 @@ class Superseded(RollstreamError):
             f"{worker}: expected incarnation {ours} to be its newest, found {theirs}",
             "two processes have one index, or this one was taken for dead; it stops",
         )
-
-
-def floor_window(spec: Spec) -> int:
-    """Return the first window in unrolls: enough for the n-step horizon to close."""
-    if spec.flow.window:
-        return spec.flow.window
-    horizon = (spec.processor.n_step - 1) / spec.workers.unroll_length
-    return max(2, 1 + math.ceil(horizon))
 
 
 @dataclass
@@ -61,11 +53,13 @@ class CreditGate:
     @classmethod
     def open(cls, spec: Spec, worker: str, run_id: str, incarnation: int) -> CreditGate:
         """Return the gate of a new incarnation, with one floor window of credit."""
+        num_steps = spec.workers.unroll_length
+        window = floor_window(spec.processor.n_step, num_steps, spec.flow.window)
         return cls(
             worker=worker,
             run_id=run_id,
             incarnation=incarnation,
-            allowed_step=floor_window(spec) * spec.workers.unroll_length,
+            allowed_step=window * num_steps,
             free=spec.flow.mode == "free",
         )
 

@@ -103,8 +103,4 @@ def _versions(registered: Any) -> dict[str, str]:
 
 def same_spaces(ours: EnvDescription, theirs: EnvDescription) -> bool:
     """Whether two workers' environments speak the same records."""
-    return (ours.env_id, ours.observation, ours.action) == (
-        theirs.env_id,
-        theirs.observation,
-        theirs.action,
-    )
+    return ours.has_same_spaces(theirs)

@@ -64,7 +64,7 @@ class EpisodeTracker:
         returns = np.cumsum(rewards, 0) + self._returns
         lengths = np.cumsum(rows.valid, 0, np.int64) + self._lengths
         ended = rows.ended
-        envs, steps = np.nonzero(ended.T)
+        envs, steps = np.divmod(np.flatnonzero(ended.T), len(ended))
         first = np.ones(len(envs), np.bool_)
         first[1:] = envs[1:] != envs[:-1]
         rank = np.arange(len(envs)) - np.maximum.accumulate(
@@ -75,7 +75,7 @@ class EpisodeTracker:
             "episodes": self.numbers[envs] + rank,
             "returns": _since_previous(returns[steps, envs], first),
             "lengths": _since_previous(lengths[steps, envs], first),
-            "endings": _endings(rows)[steps, envs],
+            "endings": _endings(rows.terminated[steps, envs], rows.failed[steps, envs]),
             "versions": np.full(len(envs), version),
         }
         self._returns, self._lengths = returns[-1].copy(), lengths[-1].copy()
@@ -95,10 +95,10 @@ def _since_previous(totals: Array, first: Array) -> Array:
     return totals - np.where(first, 0, before)
 
 
-def _endings(rows: Rows) -> Array:
+def _endings(terminated: Array, failed: Array) -> Array:
     # Both flags at once: termination wins.
-    alive = np.where(rows.failed, ABORTED, TRUNCATED)
-    return np.where(rows.terminated, TERMINATED, alive)
+    alive = np.where(failed, ABORTED, TRUNCATED)
+    return np.where(terminated, TERMINATED, alive)
 
 
 class EpisodeLog:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 
+from infra.clock import now_ms
 from infra.control.members import register
 from infra.control.role import EXIT_OK, RoleContext, StopRequest, role_main
 from infra.errors import RollstreamError
 from infra.kafka.clients import Traffic, make_producer
 from infra.kafka.delivery import Sender
-from infra.monitoring.reporter import Reporter, now_ms
+from infra.monitoring.reporter import Reporter
 from producers.actors import Actors
 from producers.best_policy import BestPolicy, Score
 from producers.credit import Superseded
-from producers.environments import describe_environments, make_environments
+from producers.environments import describe_environments
 from producers.evaluation import EvaluationResult, evaluate
 from producers.follow import Followed
 from producers.guarded_env import Environments
 from producers.policy import Policy
+from producers.role_environments import role_environments
 from producers.seeding import evaluation_seeds
-from producers.watchdog import Watchdog
-from producers.worker_report import report_failure
 from schemas.records import NO_POLICY, Evaluation
 from schemas.tensors import pack
 
@@ -48,7 +47,7 @@ class Evaluator:
         self._followed = Followed(
             context, self._actors.feed, lambda credit: None, self._on_problem
         )
-        self._best = BestPolicy(context, self._sender)
+        self._best = BestPolicy(context, self._sender, self._on_problem)
         self._evaluated = NO_POLICY
         self._episodes = 0
 
@@ -145,18 +144,8 @@ class Evaluator:
 def run(context: RoleContext, stop: StopRequest) -> int:
     """Run an evaluator until told to stop; return its exit code."""
     spec = context.spec
-    with contextlib.ExitStack() as closing:
-        watchdog = Watchdog(spec.env.step_timeout_s)
-        closing.callback(watchdog.close)
-        num_envs = min(spec.evaluator.envs, spec.evaluator.episodes)
-        try:
-            environments = make_environments(
-                spec.env, num_envs, context.settings, watchdog
-            )
-        except RollstreamError as exc:
-            report_failure(context, exc)
-            raise
-        closing.callback(environments.close)
+    num_envs = min(spec.evaluator.envs, spec.evaluator.episodes)
+    with role_environments(context, num_envs) as environments:
         return Evaluator(context, stop, environments).run()
 
 

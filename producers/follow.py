@@ -16,7 +16,7 @@ from infra.control.role import RoleContext
 from infra.errors import TopicError
 from infra.kafka.clients import Traffic, make_consumer
 from infra.kafka.reading import Message, to_message
-from producers.policy_feed import POLICY_KEY, PolicyFeed
+from producers.policy_feed import BEST_KEY, PolicyFeed
 from schemas.codec import decode
 from schemas.errors import SchemaError
 from schemas.experiment import SpecError, parse_json
@@ -118,7 +118,8 @@ class Followed:
             self._report("control-record-refused", f"{where}: {exc}")
 
     def _take_policy(self, message: Message) -> None:
-        if message.tombstone:
+        # The best is an older version, kept for people.
+        if message.tombstone or message.key == BEST_KEY:
             return
         record: Any = decode(message.value, PolicyVersion, PolicyGraph, PolicyChunk)
         if isinstance(record, PolicyGraph):
@@ -126,7 +127,7 @@ class Followed:
         elif isinstance(record, PolicyChunk):
             self._policies.take_chunk(record)
         else:
-            self._policies.take_version(record, message.key or POLICY_KEY)
+            self._policies.take_version(record)
 
     def _note(self, refusal: object) -> None:
         if refusal is not None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from schemas.records import (
     PolicyGraph,
     PolicyRef,
     PolicyVersion,
-    SpaceField,
 )
+from schemas.sizes import stacked
 from schemas.tensors import Array
 
 if TYPE_CHECKING:
@@ -52,13 +53,6 @@ class PolicyRefused(ValueError):
     """A graph or version that cannot act here; the policy before it stays."""
 
 
-def stacked(field: SpaceField, frame_stack: int) -> SpaceField:
-    """Return what a policy sees of a field: k frames, oldest first, when stacked."""
-    if frame_stack == 1:
-        return field
-    return replace(field, shape=(frame_stack, *field.shape))
-
-
 @dataclass(frozen=True)
 class PolicySession:
     """A graph ready to run.
@@ -75,23 +69,9 @@ class PolicySession:
     params: Mapping[str, tuple[str, tuple[int, ...]]]
     _session: onnxruntime.InferenceSession
 
-    def run(
-        self, observations: Fields, states: Fields, params: Fields
-    ) -> dict[str, Array]:
-        """Return the graph's outputs by name: the head's, and ``next_state/<name>``.
-
-        Args:
-            observations: [B, ...] by field name, more fields than the graph takes.
-            states: [B, ...] by name.
-            params: inputs as ``PolicySession.load`` returned them.
-        """
-        feed: dict[str, Any] = dict(params)
-        for name in self.observed:
-            feed["obs/" + name] = observations[name]
-        for name, state in states.items():
-            feed["state/" + name] = state
-        names = self.output_names
-        return dict(zip(names, self._session.run(names, feed), strict=True))
+    def bind(self, params: Fields) -> BoundSession:
+        """Return a session that has taken parameters, as ``load`` returned them."""
+        return BoundSession(self, self._session, params)
 
     @property
     def output_names(self) -> list[str]:
@@ -125,6 +105,46 @@ class PolicySession:
         return {"param/" + name: arrays[name] for name in self.params}
 
 
+class BoundSession:
+    """A graph with parameters: handed over once, not at every step."""
+
+    def __init__(
+        self,
+        session: PolicySession,
+        onnx: onnxruntime.InferenceSession,
+        params: Fields,
+    ) -> None:
+        self._onnx = onnx
+        self._observed = [(name, "obs/" + name) for name in session.observed]
+        self._outputs = session.output_names
+        self._binding = onnx.io_binding()
+        for name, array in params.items():
+            self._binding.bind_cpu_input(name, np.ascontiguousarray(array))
+
+    def run(self, observations: Fields, states: Fields) -> dict[str, Array]:
+        """Return the graph's outputs by name: the head's, and ``next_state/<name>``.
+
+        Args:
+            observations: [B, ...] by field name, more fields than the graph takes.
+            states: [B, ...] by name.
+        """
+        binding = self._binding
+        for name, graph_input in self._observed:
+            self._bind(graph_input, observations[name])
+        for name, state in states.items():
+            self._bind("state/" + name, state)
+        for name in self._outputs:
+            # Anew each time: else the last run's memory, which others hold, is used.
+            binding.bind_output(name)
+        self._onnx.run_with_iobinding(binding)
+        values = binding.copy_outputs_to_cpu()
+        return dict(zip(self._outputs, values, strict=True))
+
+    def _bind(self, name: str, values: Array) -> None:
+        # The array's own memory is read: it must be as the graph expects it.
+        self._binding.bind_cpu_input(name, np.ascontiguousarray(values))
+
+
 @dataclass(frozen=True)
 class Policy:
     """One version, ready to act.
@@ -140,14 +160,18 @@ class Policy:
     tensors: bytes
     params: Fields
 
+    @cached_property
+    def _bound(self) -> BoundSession:
+        return self.session.bind(self.params)
+
     @property
     def ref(self) -> PolicyRef:
         """Its place in the order of all."""
         return PolicyRef(self.version.epoch, self.version.version)
 
     def run(self, observations: Fields, states: Fields) -> dict[str, Array]:
-        """Return the outputs for a batch; see PolicySession.run."""
-        return self.session.run(observations, states, self.params)
+        """Return the outputs for a batch; see BoundSession.run."""
+        return self._bound.run(observations, states)
 
 
 def open_graph(

@@ -26,7 +26,7 @@ from schemas.records import (
 
 OpenGraph = Callable[[PolicyGraph], PolicySession]
 ChunkId = tuple[int, int, int, int]
-POLICY_KEY, BEST_KEY, GRAPH_KEY, CHUNK_KEY = "policy", "best", "graph", "chunk"
+BEST_KEY, CHUNK_KEY = "best", "chunk"
 
 __all__ = ["PolicyFeed", "PolicyRefused", "open_graph"]
 
@@ -44,13 +44,11 @@ class PolicyFeed:
 
     Attributes:
         current: the newest that can act; None before the first.
-        best: the newest record under ``best``.
         newest: (epoch, version) of the newest record seen, usable or not.
     """
 
     def __init__(self, run_id: str, open_graph: OpenGraph) -> None:
         self.current: Policy | None = None
-        self.best: PolicyVersion | None = None
         self.newest = NO_POLICY
         self._run_id = run_id
         self._open_graph = open_graph
@@ -84,14 +82,12 @@ class PolicyFeed:
         if ref > self.ref:
             self._chunks[(*_key(ref), chunk.slot, chunk.chunk)] = chunk.data
 
-    def take_version(self, version: PolicyVersion, key: str = POLICY_KEY) -> None:
+    def take_version(self, version: PolicyVersion) -> None:
         """Note a version; ``load`` makes it act."""
         if version.run_id != self._run_id:
             return
         ref = PolicyRef(version.epoch, version.version)
-        if key == BEST_KEY:
-            self.best = version
-        elif ref > self.newest:
+        if ref > self.newest:
             self.newest, self._waiting = ref, version
 
     def load(self) -> Refusal | None:

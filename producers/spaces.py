@@ -101,21 +101,6 @@ def _dtype(path: str, dtype: Any) -> str:
     return tensor.dtype
 
 
-def leaf_space(field: SpaceField) -> AnySpace:
-    """Return the space that a field describes; the inverse of ``describe``."""
-    dtype: Any = np.dtype(field.dtype).type
-    if field.kind == "box" and field.low is not None and field.high is not None:
-        return spaces.Box(field.low.array(), field.high.array(), dtype=dtype)
-    if field.kind == "discrete":
-        return spaces.Discrete(field.n[0], start=field.start[0], dtype=dtype)
-    if field.kind == "multi_discrete":
-        n, start = (np.reshape(v, field.shape) for v in (field.n, field.start))
-        return spaces.MultiDiscrete(n, dtype=dtype, start=start)
-    if field.kind == "multi_binary":
-        return spaces.MultiBinary(field.shape)
-    raise SpaceRefused(f"{field.name or 'space'}: expected a kind, found {field.kind}")
-
-
 @dataclass(frozen=True)
 class Structure:
     """How the values of a space nest, and its fields.

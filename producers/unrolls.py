@@ -1,8 +1,7 @@
-"""Unroll arrays -> records of at most 8 MiB; observations packed where it pays."""
+"""Unroll arrays -> records that fit their topics; observations packed where it pays."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
@@ -12,19 +11,11 @@ from producers.rollout import Arrays, UnrollArrays
 from producers.spaces import Fields
 from schemas.codec import encode
 from schemas.errors import SchemaError
-from schemas.records import SpaceField, Unroll
+from schemas.records import Unroll
 from schemas.shapes import VALUE_COLUMNS
-from schemas.tensors import (
-    MAX_TENSOR_BYTES,
-    Array,
-    Encoding,
-    Tensor,
-    pack,
-    pack_map,
-)
+from schemas.sizes import MAX_BATCH_BYTES, MAX_UNROLL_BYTES, fits_record
+from schemas.tensors import Array, Encoding, Tensor, pack, pack_map
 
-MAX_UNROLL_BYTES = 8 << 20
-_HEADER_BYTES = 64 << 10
 _MEASURED_UNROLLS = 4
 # Opening costs the learner time too: a tenth saved is not worth it, half is.
 _PAYS_BELOW = 0.5
@@ -66,35 +57,6 @@ class Packing:
                 self.ratios[name] = max(found, self.ratios.get(name, 0.0))
 
 
-def longest_unroll(
-    observation: tuple[SpaceField, ...], action: tuple[SpaceField, ...], num_envs: int
-) -> int:
-    """Return how many steps surely fit one record, whatever the observations are.
-
-    Raises:
-        SchemaError: not even one does; says the sum.
-    """
-    seen = [num_envs * _bytes(field) for field in observation]
-    row = sum(seen) + num_envs * (sum(map(_bytes, action)) + 8 + 3 + 3 * 4)
-    budget = MAX_UNROLL_BYTES - _HEADER_BYTES - sum(seen) - num_envs * 8
-    if budget < row:
-        raise SchemaError(
-            f"a step of {num_envs} environments: expected two of them within "
-            f"{MAX_UNROLL_BYTES} bytes, found {row} bytes each: fewer envsPerWorker"
-        )
-    return budget // row
-
-
-def most_steps(observation: tuple[SpaceField, ...], num_envs: int) -> int:
-    """Return how many steps fit one record's tensors if compression helps enough."""
-    largest = max(num_envs * _bytes(field) for field in observation)
-    return max(MAX_TENSOR_BYTES // max(largest, 1) - 1, 1)
-
-
-def _bytes(field: SpaceField) -> int:
-    return math.prod(field.shape) * np.dtype(field.dtype).itemsize
-
-
 @dataclass(frozen=True)
 class Encoded:
     """One record, ready to send.
@@ -115,7 +77,7 @@ class Encoded:
 def encode_unrolls(
     arrays: UnrollArrays, template: Unroll, packing: Packing
 ) -> Iterator[Encoded]:
-    """Encode an unroll, as several records where one would exceed MAX_UNROLL_BYTES.
+    """Encode an unroll, as several records where one, or its batch, would be too large.
 
     Args:
         arrays: what was done.
@@ -128,13 +90,14 @@ def encode_unrolls(
     """
     record = to_record(arrays, template, packing)
     value = encode(record)
-    if len(value) <= MAX_UNROLL_BYTES:
-        valid = arrays.rows.valid
+    valid = arrays.rows.valid
+    if fits_record(len(value), valid.size):
         yield Encoded(value, arrays.num_steps, valid.size, int(valid.sum()))
         return
     if arrays.num_steps == 1 or arrays.states:
         raise SchemaError(
-            f"unroll: expected at most {MAX_UNROLL_BYTES} bytes, found {len(value)} in "
+            f"unroll: expected at most {MAX_UNROLL_BYTES} bytes, and {MAX_BATCH_BYTES} "
+            f"for the batch made of it, found {len(value)} in {valid.size} rows of "
             f"{arrays.num_steps} steps"
         )
     first, second = _halves(arrays)

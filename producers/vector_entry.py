@@ -151,7 +151,7 @@ class VectorEntryEnvironments:
                 f"rewards: expected {self.num_envs} numbers, found {array.dtype}"
                 f"{list(array.shape)}"
             )
-        if array.dtype in (np.float32, np.float64):
+        if array.dtype.char in "fd":
             return array
         return array.astype(np.float64)
 

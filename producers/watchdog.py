@@ -8,12 +8,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
 
 _SIGNAL = signal.SIGUSR2
 _NATIVE_PATIENCE = 4
+# More than the time between two looks, which put the dump off.
+_DUMP_GRACE_S = 5.0
 
 
 class StepTimeout(BaseException):
@@ -41,21 +41,26 @@ class Watchdog:
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("expected the main thread: only it receives signals")
         self._before = signal.signal(_SIGNAL, self._on_signal)
-        thread = threading.Thread(target=self._look, name="watchdog", daemon=True)
-        thread.start()
+        self._put_dump_off()
+        self._thread = threading.Thread(target=self._look, name="watchdog", daemon=True)
+        self._thread.start()
 
-    @contextmanager
-    def watching(self, what: str) -> Iterator[None]:
+    def watching(self, what: str) -> Watchdog:
         """Watch the block; raises StepTimeout naming ``what`` when it hangs."""
-        self._what, self._since = what, time.monotonic()
-        try:
-            yield
-        finally:
-            self._since = None
+        self._what = what
+        return self
+
+    def __enter__(self) -> None:
+        self._since = time.monotonic()
+
+    def __exit__(self, *raised: object) -> None:
+        self._since = None
 
     def close(self) -> None:
         """Stop watching."""
         self._closed.set()
+        # Else it might put off, that is start, a dump that nobody cancels.
+        self._thread.join()
         faulthandler.cancel_dump_traceback_later()
         signal.signal(_SIGNAL, self._before or signal.SIG_DFL)
 
@@ -71,15 +76,20 @@ class Watchdog:
                 "found none"
             )
 
+    def _put_dump_off(self) -> None:
+        """Have the stacks printed, and the process ended, unless called again in time.
+
+        For native code that holds the interpreter's lock: then nothing of ours runs.
+        """
+        file = sys.__stderr__
+        if file is not None and not file.closed:
+            delay_s = self._timeout_s * _NATIVE_PATIENCE + _DUMP_GRACE_S
+            faulthandler.dump_traceback_later(delay_s, exit=True, file=file)
+
     def _look(self) -> None:
         file = sys.__stderr__
         while not self._closed.wait(min(self._timeout_s / 4, 5.0)):
-            if file is not None and not file.closed:
-                # For native code that holds the interpreter's lock: then this thread
-                # does not come round to put the dump off.
-                faulthandler.dump_traceback_later(
-                    self._timeout_s * _NATIVE_PATIENCE + 5, exit=True, file=file
-                )
+            self._put_dump_off()
             if self._overdue(_NATIVE_PATIENCE):
                 print(f"{self._what}: hangs in native code", file=file, flush=True)
                 faulthandler.dump_traceback(file=file or 2)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from enum import Enum
 
-from infra.control.members import read_members, register
+from infra.control.members import register
 from infra.control.role import (
     EXIT_OK,
     EXIT_UNDELIVERED,
@@ -20,26 +19,25 @@ from infra.kafka.delivery import Sender
 from producers.actors import Actors
 from producers.credit import CreditGate, Superseded
 from producers.disk import is_disk_low
-from producers.environments import (
-    describe_environments,
-    make_environments,
-    same_spaces,
-)
+from producers.environments import describe_environments
 from producers.follow import Followed
 from producers.guarded_env import Environments
 from producers.pace import Pace
+from producers.peers import check_peers
+from producers.role_environments import role_environments
 from producers.rollout import Rollout
 from producers.seeding import StreamSeeds
-from producers.unrolls import Packing, longest_unroll, most_steps
-from producers.watchdog import Watchdog
-from producers.worker_report import WorkerReport, report_failure
+from producers.unrolls import Packing
+from producers.worker_report import WorkerReport
 from producers.worker_stream import WorkerCounts, WorkerStream
+from schemas.fit import first_unroll_length
 from schemas.records import Credit
 from schemas.topics import worker_name
 
 IDLE_AFTER_S = 30.0
 FLUSH_S = 8.0
 _POLL_S = 0.01
+_SETTLE_S = 2.0
 _MAX_REFUSALS = 3
 
 
@@ -71,13 +69,14 @@ class Worker:
         self._env = describe_environments(
             context.spec.env, environments, context.settings
         )
-        self._num_steps = self._first_num_steps()
+        self._num_steps = first_unroll_length(context.spec, self._env)
         producer = make_producer(context.settings, client_id=context.client_id)
         self._sender = Sender(
             producer, while_waiting=self._while_waiting, tolerate_too_large=True
         )
         self._counts = WorkerCounts()
-        self._report = WorkerReport(self._sender, context, self._counts)
+        self._owing: list[WorkerCounts] = []  # earlier incarnations' with steps open
+        self._report = WorkerReport(self._sender, context)
         self._packing = Packing()
         self._actors = Actors(context, self._env, environments.num_envs, greedy=False)
         self._policies = self._actors.feed
@@ -91,6 +90,7 @@ class Worker:
         self._pace = Pace(self._spec.workers.max_env_steps_per_s)
         self._refusals = 0
         self._is_disk_low = False
+        self._heard_at_s = 0.0
 
     def run(self) -> int:
         """Work until told to stop; return the exit code.
@@ -101,7 +101,7 @@ class Worker:
             EnvFailed, EnvRefused: the environment cannot go on.
         """
         try:
-            self._check_spaces()
+            check_peers(self._context, self._env, self._report)
             after = After.AGAIN
             while after is not After.STOP:
                 after = self._run_incarnation(self._begin())
@@ -117,17 +117,30 @@ class Worker:
             self._followed.close()
 
     def _begin(self) -> WorkerStream:
-        """Become a new incarnation."""
+        """Become a new incarnation; what the one before counted is published first."""
+        is_first = self._gate.incarnation < 0
+        if not is_first:
+            self._settle(_SETTLE_S)
+            self._publish_counts()
+            self._owing = [
+                c for c in (*self._owing, self._counts) if c.undelivered_steps
+            ]
         incarnation = register(self._sender, self._context, self._env)
-        if self._gate.incarnation < 0:
+        if is_first:
             self._followed.start(incarnation)
         self._gate = self._gate.renew(self._spec, incarnation)
-        self._counts.env_steps = 0
-        self._report.begin(incarnation)
+        self._counts = WorkerCounts()
+        self._report.begin(incarnation, self._counts, self._environments.restarts)
         self._actor = self._actors.first()
-        return WorkerStream(
+        self._stream = WorkerStream(
             self._context, self._sender, incarnation, self._counts, self._packing
         )
+        return self._stream
+
+    def _settle(self, timeout_s: float) -> None:
+        """Wait for what is under way; what was refused for its size is kept."""
+        self._sender.flush(timeout_s)
+        self._stream.bury()
 
     def _run_incarnation(self, stream: WorkerStream) -> After:
         """Roll out until stopped, idle or refused; nothing of the stream follows."""
@@ -150,7 +163,8 @@ class Worker:
                 continue
             now_s = time.monotonic()
             blocked_since_s = blocked_since_s or now_s
-            if self._must_pause() or now_s - blocked_since_s > self._idle_after_s:
+            silent_since_s = max(blocked_since_s, self._heard_at_s)
+            if self._must_pause() or now_s - silent_since_s > self._idle_after_s:
                 stream.end(self._pause_reason())
                 self._report.event("worker-idle", "info", self._pause_reason())
                 return After.IDLE
@@ -181,6 +195,7 @@ class Worker:
 
     def _after_refusal(self, stream: WorkerStream) -> After:
         """Go on under a new incarnation, with half the steps: this one has a hole."""
+        self._settle(_SETTLE_S)
         self._refusals += 1
         self._report.event("unroll-refused", "alert", stream.refused)
         if self._refusals > _MAX_REFUSALS:
@@ -238,36 +253,22 @@ class Worker:
             raise Superseded(self._gate.worker, self._gate.incarnation, newest)
         if self._report.is_due():
             self._is_disk_low = is_disk_low(self._context.settings)
-            self._report.publish(self._policies.ref, self._environments.restarts)
+            self._publish_counts()
+
+    def _publish_counts(self) -> None:
+        self._report.publish(self._policies.ref, self._environments.restarts)
 
     def _on_credit(self, credit: Credit) -> None:
-        self._gate.take(credit)
+        """Take credit; any that names this incarnation shows that its learner lives."""
+        gate = self._gate
+        gate.take(credit)
+        ours = credit.allowed.get(gate.worker)
+        is_current = (credit.run_id, credit.epoch) == (gate.run_id, gate.epoch)
+        if is_current and ours and ours.incarnation == gate.incarnation:
+            self._heard_at_s = time.monotonic()
 
     def _on_problem(self, kind: str, reason: str) -> None:
         self._report.event(kind, "warning", reason)
-
-    def _check_spaces(self) -> None:
-        """Compare this environment with those of the run's other workers."""
-        for key, (_, member) in read_members(self._context).items():
-            theirs = member.env
-            if theirs is None or member.run_id != self._context.run_id:
-                continue
-            if key != self._context.member_key and not same_spaces(self._env, theirs):
-                raise RollstreamError(
-                    f"spaces: expected those of {key}, {theirs.env_id} "
-                    f"{theirs.observation} {theirs.action}, found {self._env.env_id} "
-                    f"{self._env.observation} {self._env.action}",
-                    "install the same version of the environment on every host",
-                )
-            if dict(theirs.versions) != dict(self._env.versions):
-                reason = f"{key} has {theirs.versions}, this one {self._env.versions}"
-                self._report.event("package-versions-differ", "warning", reason)
-
-    def _first_num_steps(self) -> int:
-        observation, action = self._env.observation, self._env.action
-        num_envs = self._environments.num_envs
-        longest_unroll(observation, action, num_envs)
-        return min(self._spec.workers.unroll_length, most_steps(observation, num_envs))
 
     def _finish(self) -> int:
         """Deliver what is under way, then say what could not be.
@@ -275,10 +276,10 @@ class Worker:
         Steps: 1. flush the trajectories; 2. publish the last counters; 3. flush those.
         """
         deadline_s = time.monotonic() + FLUSH_S
-        self._sender.flush(FLUSH_S)  # step 1
-        self._report.publish(self._policies.ref, self._environments.restarts)  # step 2
+        self._settle(FLUSH_S)  # step 1
+        self._publish_counts()  # step 2
         left = self._sender.flush(max(deadline_s - time.monotonic(), 0.1))  # step 3
-        lost = self._counts.undelivered_steps
+        lost = sum(c.undelivered_steps for c in (*self._owing, self._counts))
         if not left and not lost:
             return EXIT_OK
         reason = f"stopped with {lost} steps and {left} records not delivered"
@@ -289,18 +290,8 @@ class Worker:
 
 def run(context: RoleContext, stop: StopRequest) -> int:
     """Run a worker until told to stop; return its exit code."""
-    spec = context.spec
-    with contextlib.ExitStack() as closing:
-        watchdog = Watchdog(spec.env.step_timeout_s)
-        closing.callback(watchdog.close)
-        try:
-            environments = make_environments(
-                spec.env, spec.workers.envs_per_worker, context.settings, watchdog
-            )
-        except RollstreamError as exc:
-            report_failure(context, exc)
-            raise
-        closing.callback(environments.close)
+    num_envs = context.spec.workers.envs_per_worker
+    with role_environments(context, num_envs) as environments:
         return Worker(context, stop, environments).run()
 
 

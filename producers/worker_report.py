@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 
+from infra.clock import now_ms
 from infra.control.role import RoleContext
 from infra.kafka.clients import make_producer
 from infra.kafka.delivery import Sender
-from infra.monitoring.reporter import Reporter, Severity, now_ms
+from infra.monitoring.reporter import Reporter, Severity
 from producers.episodes import EpisodeLog
 from producers.rollout import UnrollArrays
 from producers.worker_stream import WorkerCounts
@@ -28,19 +29,24 @@ def report_failure(context: RoleContext, exc: Exception) -> None:
 class WorkerReport:
     """What one worker process has to say of itself."""
 
-    def __init__(
-        self, sender: Sender, context: RoleContext, counts: WorkerCounts
-    ) -> None:
+    def __init__(self, sender: Sender, context: RoleContext) -> None:
         self._sender = sender
         self._context = context
-        self._counts = counts
         self._episodes = EpisodeLog()
         self._due_at_s = 0.0
-        self.begin(-1)
+        self.begin(-1, WorkerCounts(), 0)
 
-    def begin(self, incarnation: int) -> None:
-        """Report for an incarnation from now on."""
+    def begin(self, incarnation: int, counts: WorkerCounts, env_restarts: int) -> None:
+        """Report for an incarnation from now on.
+
+        Args:
+            incarnation: its number.
+            counts: what it counts.
+            env_restarts: how many there were before it.
+        """
         self._incarnation = incarnation
+        self._counts = counts
+        self._env_restarts = env_restarts
         self._reporter = Reporter(self._sender, self._context, incarnation)
 
     def event(self, kind: str, severity: Severity, reason: str) -> None:
@@ -64,7 +70,12 @@ class WorkerReport:
         return True
 
     def publish(self, policy: PolicyRef, env_restarts: int) -> None:
-        """Publish the counters, and the episodes that ended since the last time."""
+        """Publish the counters, and the episodes that ended since the last time.
+
+        Args:
+            policy: what acts.
+            env_restarts: of all incarnations.
+        """
         counts, context = self._counts, self._context
         self._reporter.metrics(
             {
@@ -75,7 +86,8 @@ class WorkerReport:
                 "waited_credit_s": counts.waited_credit_s,
                 "waited_delivery_s": counts.waited_delivery_s,
                 "undelivered_steps": counts.undelivered_steps,
-                "env_restarts": env_restarts,
+                "dead_letters": counts.dead_letters,
+                "env_restarts": env_restarts - self._env_restarts,
                 "policy_epoch": policy.epoch,
                 "policy_version": policy.version,
             }

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, Message
 
+from infra.clock import now_ms
 from infra.control.role import RoleContext
 from infra.kafka.dead_letters import dead_letter
-from infra.kafka.delivery import DeliveryTooLarge, Sender
-from infra.monitoring.reporter import now_ms
+from infra.kafka.delivery import DeliveryTooLarge, Sender, is_too_large
 from producers.rollout import UnrollArrays
 from producers.unrolls import Encoded, Packing, encode_unrolls
 from schemas.codec import encode
@@ -23,14 +23,15 @@ _NOTHING = Tensor("|b1", (0,), "RAW", b"")
 
 @dataclass
 class WorkerCounts:
-    """What became of the steps taken, across the process's incarnations but where said.
+    """What became of the steps that one incarnation has taken.
 
     Attributes:
-        env_steps: valid rows delivered, of the current incarnation.
+        env_steps: valid rows delivered.
         invalid_steps: rows delivered that are not transitions.
         unrolls: records delivered.
         bytes: of those.
         undelivered_steps: valid rows that were refused, or are not delivered yet.
+        dead_letters: records refused for their size; each is kept as a dead letter.
         waited_credit_s: waiting for the learner.
         waited_delivery_s: waiting for the broker.
     """
@@ -40,6 +41,7 @@ class WorkerCounts:
     unrolls: int = 0
     bytes: int = 0
     undelivered_steps: int = 0
+    dead_letters: int = 0
     waited_credit_s: float = 0.0
     waited_delivery_s: float = 0.0
 
@@ -60,6 +62,7 @@ class WorkerStream:
     packing: Packing
     refused: str = ""
     _sequence: int = field(default=0)
+    _unburied: list[tuple[bytes, str]] = field(default_factory=list)
 
     def send(self, arrays: UnrollArrays, *, end: bool) -> int:
         """Send an unroll; return the most steps that one record of it took.
@@ -89,6 +92,15 @@ class WorkerStream:
         )
         self.sender.send(self.topic, encode(record), self.worker, self.partition)
 
+    def bury(self) -> None:
+        """Keep what was refused for its size as dead letters."""
+        refused, self._unburied = self._unburied, []
+        source = SourceRef(self.topic, self.partition, -1)
+        for value, reason in refused:
+            key = self.worker.encode()
+            dead_letter(self.sender, self.context, source, key, value, reason)
+            self.counts.dead_letters += 1
+
     @property
     def worker(self) -> str:
         """The worker's name, and the key of its records."""
@@ -111,7 +123,7 @@ class WorkerStream:
         def on_delivery(error: KafkaError | None, message: Message) -> None:
             if error is None:
                 self._count(part)
-            elif not self.refused:
+            elif is_too_large(error):  # any other ends the incarnation: see Sender
                 self._refuse(part, error.str())
 
         started_s = time.monotonic()
@@ -131,10 +143,9 @@ class WorkerStream:
         self.counts.bytes += len(part.value)
 
     def _refuse(self, part: Encoded, reason: str) -> None:
-        self.refused = reason
-        source = SourceRef(self.topic, self.partition, -1)
-        key = self.worker.encode()
-        dead_letter(self.sender, self.context, source, key, part.value, reason)
+        # Nothing may be sent here: the client does not bear that in its callbacks.
+        self.refused = self.refused or reason
+        self._unburied.append((part.value, reason))
 
     def _template(self, end: bool) -> Unroll:
         return Unroll(

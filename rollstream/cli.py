@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +20,12 @@ from rollstream.errors import exits_with_a_message
 from rollstream.interrupts import interruptible
 from rollstream.overrides import apply_overrides
 from rollstream.run_command import exit_code, run_experiment
-from schemas.experiment import Experiment, from_values, load_values
+from schemas.experiment import (
+    Experiment,
+    check_algorithm,
+    from_values,
+    load_values,
+)
 from schemas.fit import check_fit
 
 app = typer.Typer(
@@ -198,6 +205,9 @@ def _load(file: Path, overrides: list[str] | None) -> Experiment:
 
 def _with_modules(settings: Settings, modules: list[str] | None) -> Settings:
     names = (*settings.env_modules, *(modules or ()))
+    if names and os.getcwd() not in sys.path:
+        # As for the role processes, which are started with `python -m`.
+        sys.path.insert(0, os.getcwd())
     return settings.model_copy(update={"env_modules": names})
 
 
@@ -205,6 +215,7 @@ def _check_environment(settings: Settings, experiment: Experiment) -> None:
     # Here, not above: gymnasium takes a quarter of a second to import.
     from producers.validation import try_environment
 
+    check_algorithm(experiment.spec, bool(settings.learner_modules))
     env = try_environment(experiment.spec.env, settings)
     check_fit(experiment.spec, env, psutil.virtual_memory().total)
 

@@ -32,5 +32,8 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[st
                 raise SpecError(
                     [f"--set {path}: expected a mapping at {parent}, found {target!r}"]
                 )
-        target[last] = yaml.safe_load(text)
+        try:
+            target[last] = yaml.safe_load(text)
+        except yaml.YAMLError as exc:
+            raise SpecError([f"--set {path}: expected YAML, found {exc}"]) from exc
     return changed

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from infra.cluster.local import LocalCluster
 from infra.control.runs import Run, open_run
-from infra.control.supervisor import RoleFailed
+from infra.errors import RollstreamError
 from infra.monitoring.progress import Finish
 from infra.monitoring.summary import Summary
 from infra.settings import Settings
@@ -21,6 +21,7 @@ from rollstream.interrupts import Terminated
 from schemas.experiment import Experiment
 
 EXIT_TARGET_MISSED = 3
+CLUSTER_CHECK_S = 1.0
 
 
 def run_experiment(
@@ -32,17 +33,22 @@ def run_experiment(
         KeyboardInterrupt, Terminated: after everything is stopped and checkpointed.
         RollstreamError: it cannot run.
     """
-    with _cluster(settings, console) as there, open_run(there, experiment) as run:
+    with (
+        _cluster(settings, console) as (cluster, there),
+        open_run(there, experiment) as run,
+    ):
         done = run.publish(fresh)
         if done is not None:
             console.print(f"{experiment.name} is finished already; --fresh starts over")
             show_summary(console, done, run.directory)
             return done
-        return _run_to_end(run, experiment, console)
+        return _run_to_end(run, experiment, cluster, console)
 
 
 @contextmanager
-def _cluster(settings: Settings, console: Console) -> Iterator[Settings]:
+def _cluster(
+    settings: Settings, console: Console
+) -> Iterator[tuple[LocalCluster, Settings]]:
     cluster = LocalCluster(
         settings, report=lambda line: console.print(line, style="dim")
     )
@@ -52,12 +58,14 @@ def _cluster(settings: Settings, console: Console) -> Iterator[Settings]:
             f"Kafka {endpoints.bootstrap_servers}, ZooKeeper {endpoints.zookeeper}",
             style="dim",
         )
-        yield settings.at(endpoints.bootstrap_servers, endpoints.zookeeper)
+        yield cluster, settings.at(endpoints.bootstrap_servers, endpoints.zookeeper)
     finally:
         cluster.release(3.0)
 
 
-def _run_to_end(run: Run, experiment: Experiment, console: Console) -> Summary:
+def _run_to_end(
+    run: Run, experiment: Experiment, cluster: LocalCluster, console: Console
+) -> Summary:
     finish: Finish | None = None
     state, reason = "failed", "unexpected error"
     display: Display = (
@@ -65,23 +73,34 @@ def _run_to_end(run: Run, experiment: Experiment, console: Console) -> Summary:
         if console.is_terminal
         else PlainDisplay(console)
     )
-    run.start()
+    looked_s = 0.0
     try:
+        run.start()
         with display:
             for tick in run.ticks():
                 display.show(tick)
+                if tick.wall_s - looked_s >= CLUSTER_CHECK_S:
+                    looked_s = tick.wall_s
+                    _revive(cluster, console)
                 if (finish := run.finish()) is not None:
                     state, reason = "finished", finish.reason
                     break
     except (KeyboardInterrupt, Terminated):
         state, reason = "stopped", "interrupted; run it again to go on"
         raise
-    except RoleFailed as exc:
+    except RollstreamError as exc:
         reason = exc.problem
         raise
     finally:
-        summary = _stop(run, experiment, finish, state, reason, console)
+        if run.has_started:
+            summary = _stop(run, experiment, finish, state, reason, console)
     return summary
+
+
+def _revive(cluster: LocalCluster, console: Console) -> None:
+    """Start a local Kafka or ZooKeeper again that has died: clients wait for it."""
+    for name in cluster.revive():
+        console.print(f"{name} had died and was started again", style="yellow")
 
 
 def _stop(
@@ -119,6 +138,7 @@ def show_summary(console: Console, summary: Summary, directory: Path) -> None:
         "duplicates": f"{summary.duplicate_steps:,} steps, left out",
         "unrestorable": f"{summary.unrestorable_rows:,} rows",
         "dead letters": f"{summary.dead_letters:,}",
+        "undelivered": f"{summary.undelivered_steps:,} steps",
         "wall time": f"{summary.wall_s:.1f} s" + (", resumed" * summary.resumed),
         "files": f"{directory} (checkpoints, logs)",
     }

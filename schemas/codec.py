@@ -96,13 +96,19 @@ def _read(data: bytes, writer: KnownSchema, reader: KnownSchema) -> dict[str, An
 
 def _plain(value: Any) -> Any:
     """Dataclasses to dicts, as fastavro takes them."""
-    if is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if (names := _field_names(value.__class__)) is not None:
+        return {name: _plain(getattr(value, name)) for name in names}
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     return value
+
+
+@cache
+def _field_names(cls: type) -> tuple[str, ...] | None:
+    """Return the fields of a dataclass; None of any other class."""
+    return tuple(f.name for f in fields(cls)) if is_dataclass(cls) else None
 
 
 @cache

@@ -24,6 +24,7 @@ from pydantic_core import ErrorDetails
 from schemas.topics import check_name
 
 ENV_ID = r"^([A-Za-z0-9_.\-]+/)?[A-Za-z0-9_.\-]+-v\d+$"
+BUILT_IN_ALGORITHMS = ("dqn",)
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
@@ -158,11 +159,13 @@ class ReplaySpec(_Part):
 class LearnerSpec(_Part):
     """The learner: algorithm, optimiser, how often things happen.
 
+    ``algorithm``: one of BUILT_IN_ALGORITHMS, or one that a module of the machine's
+    settings (ROLLSTREAM_LEARNER_MODULES) adds.
     ``on_expired``: what to do when the log no longer holds what comes next.
     """
 
     replicas: Literal[1] = 1
-    algorithm: Literal["dqn"] = "dqn"
+    algorithm: str = Field("dqn", pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")
     network: NetworkSpec = NetworkSpec()
     replay: ReplaySpec = ReplaySpec()
     samples_per_insert: float = Field(1.0, gt=0)
@@ -313,6 +316,18 @@ def from_values(values: Any) -> Experiment:
         return Experiment.model_validate(values)
     except ValidationError as exc:
         raise SpecError([_problem(error) for error in exc.errors()]) from exc
+
+
+def check_algorithm(spec: Spec, has_modules: bool) -> None:
+    """Raise SpecError when no module of this machine can know the algorithm."""
+    name = spec.learner.algorithm
+    if name not in BUILT_IN_ALGORITHMS and not has_modules:
+        raise SpecError(
+            [
+                f"spec.learner.algorithm: expected {' or '.join(BUILT_IN_ALGORITHMS)}, "
+                f"found {name!r} (ROLLSTREAM_LEARNER_MODULES may add others)"
+            ]
+        )
 
 
 def _problem(error: ErrorDetails) -> str:

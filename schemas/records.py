@@ -192,6 +192,14 @@ class EnvDescription:
     vectorization: str
     versions: Mapping[str, str]
 
+    def has_same_spaces(self, other: "EnvDescription") -> bool:
+        """Whether records of these two environments have the same fields."""
+        return (self.env_id, self.observation, self.action) == (
+            other.env_id,
+            other.observation,
+            other.action,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Member:

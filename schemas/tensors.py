@@ -20,7 +20,7 @@ ZSTD_LEVEL = 1
 
 # Little-endian numbers only: no objects, strings or dates, whose bytes would be
 # pointers or need a locale.
-_DTYPE = re.compile(r"^(\|b1|\|[iu]1|<[iu][248]|<f[248]|<c(8|16))$")
+_DTYPE = re.compile(r"(\|b1|\|[iu]1|<[iu][248]|<f[248]|<c(8|16))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Tensor:
 
 def check_header(tensor: Tensor) -> None:
     """Raise SchemaError unless dtype, shape and size are ones we accept."""
-    if not _DTYPE.match(tensor.dtype):
+    if not _DTYPE.fullmatch(tensor.dtype):
         raise SchemaError(
             "tensor dtype: expected a little-endian number such as '<f4', found "
             f"{tensor.dtype[:32]!r}"
@@ -75,6 +75,12 @@ def check_header(tensor: Tensor) -> None:
         raise SchemaError(
             f"tensor shape: expected at most {MAX_DIMENSIONS} sizes, none negative, "
             f"found {list(tensor.shape[: MAX_DIMENSIONS + 1])}"
+        )
+    # Without the zeros: beside one, any size would count as nothing.
+    if math.prod(filter(None, tensor.shape)) > MAX_TENSOR_BYTES:
+        raise SchemaError(
+            f"tensor shape: expected at most {MAX_TENSOR_BYTES} elements, found "
+            f"{list(tensor.shape)}"
         )
     if tensor.raw_bytes > MAX_TENSOR_BYTES:
         raise SchemaError(
@@ -115,8 +121,3 @@ def pack_map(
 ) -> dict[str, Tensor]:
     """Pack each array of a mapping."""
     return {name: pack(array, encoding) for name, array in arrays.items()}
-
-
-def open_map(tensors: Mapping[str, Tensor]) -> dict[str, Array]:
-    """Open each tensor of a mapping."""
-    return {name: tensor.array() for name, tensor in tensors.items()}

@@ -52,23 +52,24 @@ def _retain(ms: int = -1, **more: int) -> dict[str, str]:
 
 EXPERIMENTS = Topic(
     "experiments", "experiment", ("ExperimentSpec",), "compact",
-    ("cli",), ("agent", "every role"), per_experiment=False, config=_COMPACT,
+    ("cli",), ("cli", "every role"), per_experiment=False, config=_COMPACT,
 )  # fmt: skip
 STATUS = Topic(
     "status", "experiment/role/index", ("RoleStatus",), "compact",
-    ("agent",), ("cli",), per_experiment=False, config=_COMPACT,
+    ("cli",), ("cli",), per_experiment=False, config=_COMPACT,
 )  # fmt: skip
 SCHEMAS = Topic(
     "schemas", "schema id", ("schema text",), "delete",
-    ("registry",), ("every role",), per_experiment=False, config=_retain(),
+    ("who ships a newer schema",), ("processor", "learner"), per_experiment=False,
+    config=_retain(),
 )  # fmt: skip
 MEMBERS = Topic(
     "members", "role/index", ("Member",), "compact",
-    ("every role", "agent"), ("learner", "evaluator"), config=_COMPACT,
+    ("every role",), ("learner", "worker"), config=_COMPACT,
 )  # fmt: skip
 TRAJECTORIES = Topic(
     "trajectories", "worker", ("Unroll", "StreamEnd"), "delete",
-    ("worker", "agent"), ("processor", "archive"), partitioned=True,
+    ("worker",), ("processor",), partitioned=True,
     config=_retain(7 * _DAY_MS, max_message_bytes=10 << 20),
 )  # fmt: skip
 REPLAY = Topic(
@@ -93,7 +94,7 @@ CREDITS = Topic(
 )  # fmt: skip
 METRICS = Topic(
     "metrics", "role/index", ("MetricsPoint", "EpisodesFinished", "Evaluation"),
-    "delete", ("every role",), ("agent", "cli", "exporter"),
+    "delete", ("every role",), ("cli",),
     config=_retain(_DAY_MS),
 )  # fmt: skip
 EVENTS = Topic(

@@ -13,11 +13,12 @@ from aiokafka.errors import MessageSizeTooLargeError, RecordListTooLargeError
 from faust.streams import Stream
 from faust.types import EventT
 
+from infra.clock import now_ms
 from infra.control.role import RoleContext
+from infra.kafka.bad_records import BadRecords
 from infra.kafka.dead_letters import dead_letter
 from infra.kafka.delivery import Sender
 from infra.kafka.foreign_schemas import learn_schema
-from infra.monitoring.reporter import now_ms
 from schemas.codec import decode, encode
 from schemas.errors import SchemaError, UnknownSchemaId
 from schemas.records import Position, SourceRef, StreamEnd, Unroll
@@ -25,7 +26,6 @@ from schemas.registry import Registry
 from schemas.topics import REPLAY, TRAJECTORIES
 from stream_processors.exits import Exits, Leaving
 from stream_processors.generation import Generation, Partition
-from stream_processors.health import BadRecords
 from stream_processors.log_ranges import first_offset
 from stream_processors.tails import Done, Emit, ReturnOptions
 from stream_processors.telemetry import Telemetry
@@ -153,9 +153,10 @@ class Processor:
         except SchemaError as exc:
             await self._bury(partition, offset, exc)
             self._done(generation, partition, offset)
-            self._judge(bad=True)
+            if self._bad.bad():
+                self._too_many_bad()
             return
-        self._judge(bad=False)
+        self._bad.good()
         for action in actions:
             if isinstance(action, Done):
                 self._done(generation, partition, action.offset)
@@ -290,8 +291,6 @@ class Processor:
                 raise Leaving
         self._telemetry.counts.dead_letters += 1
 
-    def _judge(self, *, bad: bool) -> None:
-        self._bad.add(bad)
-        if bad and self._bad.too_many:
-            reason = f"more than 5 of the last 100 records of {self._source} are bad"
-            self._exits.fail("too-many-bad-records", f"{reason}; see the dead letters")
+    def _too_many_bad(self) -> None:
+        reason = f"{self._source}: {self._bad} cannot be used"
+        self._exits.fail("too-many-bad-records", f"{reason}; see the dead letters")

@@ -2,33 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 
-BAD_WINDOW = 100
-BAD_LIMIT = 5
 STUCK_DELIVERY_S = 120.0
 STUCK_LOOP_S = 60.0
 FROZEN_S = 5.0
-
-
-class BadRecords:
-    """Counts undecodable records among the last ones."""
-
-    def __init__(self) -> None:
-        self._last: deque[bool] = deque(maxlen=BAD_WINDOW)
-
-    def add(self, bad: bool) -> None:
-        """Remember a record."""
-        self._last.append(bad)
-
-    @property
-    def too_many(self) -> bool:
-        """Whether more than 5 % of the last 100 are bad; never before there are 100.
-
-        A first few bad ones say nothing of a rate, and each is kept as a dead letter.
-        """
-        return len(self._last) == BAD_WINDOW and sum(self._last) > BAD_LIMIT
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ def n_step(
     total = _look_ahead(one, num_steps, n, gamma)
     discounts = gamma ** np.arange(n + 1)
     discounts[0] = 0.0
-    result = np.where(total.ended, 0.0, discounts[total.taken])
+    result = np.where(total.ended, 0.0, discounts.take(total.taken))
     if finite is not None:
         result[~at_bootstrap(finite, total.taken)] = 0.0
     with np.errstate(over="ignore"):  # beyond float32: infinite, for the learner to see

@@ -26,7 +26,6 @@ class Counts:
         env_steps: valid rows of those.
         dead_letters: records that could not be used, delivered there.
         expired_records: deleted before anybody had acknowledged them.
-        rebalances: assignments of partitions.
     """
 
     tails: TailCounts = field(default_factory=TailCounts)
@@ -34,7 +33,6 @@ class Counts:
     env_steps: int = 0
     dead_letters: int = 0
     expired_records: int = 0
-    rebalances: int = 0
 
     def values(self) -> dict[str, float]:
         """Return them by name."""

@@ -118,6 +118,23 @@ class LocalCluster:
                 state = state.model_copy(update={"kept": False, "users": ()})
                 write_state(self._dir, state)
 
+    def revive(self) -> list[str]:
+        """Start again what of ours has died; return the names, [] when all runs.
+
+        Raises:
+            ClusterError: it does not start any more, or `rollstream down` stopped it.
+        """
+        running = self.pids()
+        dead = [s.name for s in self._services.wanted() if s.name not in running]
+        if dead:
+            if self._lease not in self._existing_state().users:
+                raise ClusterError(
+                    f"{' and '.join(dead)}: stopped by `rollstream down` while in use",
+                    "run again",
+                )
+            self._restart()
+        return dead
+
     def kill_broker(self) -> int:
         """Kills the broker as a crash would (SIGKILL); returns its pid."""
         return self._kill(self._services.kafka)

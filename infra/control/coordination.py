@@ -31,7 +31,12 @@ class AlreadyRuns(RollstreamError):
 
 
 class Coordination:
-    """This process's nodes in ZooKeeper; all ephemeral, all put back when lost."""
+    """This process's nodes in ZooKeeper; all ephemeral, all put back when lost.
+
+    Attributes:
+        lost_claim: set when, while our session was lost, another process has claimed
+            an experiment that we ran.
+    """
 
     def __init__(self, settings: Settings) -> None:
         if settings.zookeeper is None:
@@ -42,6 +47,8 @@ class Coordination:
         self.name = f"{platform.node()}-{os.getpid()}"
         self._client = KazooClient(hosts=settings.zookeeper, timeout=SESSION_S)
         self._nodes: dict[str, bytes] = {}
+        self._claims: set[str] = set()
+        self.lost_claim = threading.Event()
         self._lock = threading.Lock()
         self._lost = threading.Event()
         self._closed = threading.Event()
@@ -113,14 +120,15 @@ class Coordination:
         names = self._client.get_children(f"{ROOT}/agents")
         return {name: self._read(f"{ROOT}/agents/{name}") for name in names}
 
-    def _try_create(self, path: str) -> bool:
-        value = json.dumps(_host_facts()).encode()
+    def _try_create(self, path: str, value: bytes = b"") -> bool:
+        value = value or json.dumps(_host_facts()).encode()
         try:
             self._client.create(path, value, ephemeral=True, makepath=True)
         except NodeExistsError:
             return False
         with self._lock:
             self._nodes[path] = value
+            self._claims.add(path)
         return True
 
     def _put(self, path: str, facts: dict[str, Any]) -> None:
@@ -133,7 +141,13 @@ class Coordination:
 
     def _write(self, path: str, value: bytes) -> None:
         # An ephemeral node of a session that ended would vanish under us: make anew.
-        if self._client.exists(path) is not None:
+        found = self._client.exists(path)
+        session, _ = self._client.client_id
+        if path in self._claims and found and found.ephemeralOwner != session:
+            if self._read(path) != json.loads(value):
+                self.lost_claim.set()  # somebody else's now: theirs stands
+                return
+        if found is not None:
             self._client.delete(path)
         self._client.create(path, value, ephemeral=True, makepath=True)
 

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from dataclasses import dataclass
 
+from infra.clock import now_ms
 from infra.errors import RollstreamError
 from infra.kafka.delivery import Sender
-from infra.kafka.reading import latest_by_key
+from infra.kafka.reading import Message, latest_by_key
 from infra.settings import Settings
 from schemas.codec import decode, encode
-from schemas.experiment import Experiment, parse_json
+from schemas.errors import SchemaError
+from schemas.experiment import Experiment, SpecError, parse_json
 from schemas.records import ExperimentSpec
 from schemas.topics import EXPERIMENTS, topic_name
+
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 
 
 class UnknownExperiment(RollstreamError):
     """No spec of that name was ever published, or it was deleted."""
+
+
+class UnreadableExperiment(RollstreamError):
+    """The newest spec of that name cannot be read; ``offset`` is its record's."""
+
+    def __init__(self, name: str, offset: int, cause: Exception) -> None:
+        super().__init__(
+            f"experiment {name}: its newest spec, at offset {offset}, cannot be read: "
+            f"{cause}",
+            "`rollstream run FILE --fresh` replaces it",
+        )
+        self.offset = offset
 
 
 @dataclass(frozen=True)
@@ -35,32 +52,36 @@ class PublishedExperiment:
     offset: int
 
 
-def read_experiments(settings: Settings) -> dict[str, PublishedExperiment]:
-    """Return the newest spec of every experiment; raises SpecError, SchemaError."""
-    messages = latest_by_key(settings, topic_name(EXPERIMENTS))
-    found = {}
-    for key, message in messages.items():
-        record = decode(message.value, ExperimentSpec)
-        found[key] = PublishedExperiment(
-            parse_json(record.spec), record.run_id, message.offset
-        )
-    return found
-
-
 def read_experiment(settings: Settings, name: str) -> PublishedExperiment:
     """Return the newest spec of an experiment.
 
     Raises:
         UnknownExperiment: there is none.
+        UnreadableExperiment: it is of another version, or not ours.
     """
-    found = read_experiments(settings)
-    if name not in found:
+    messages = latest_by_key(settings, topic_name(EXPERIMENTS))
+    message = messages.get(name)
+    if message is None:
         raise UnknownExperiment(
-            f"experiment: expected one of {', '.join(sorted(found)) or 'none yet'}, "
+            f"experiment: expected one of {', '.join(sorted(messages)) or 'none yet'}, "
             f"found {name!r}",
             "publish it with `rollstream run FILE`",
         )
-    return found[name]
+    try:
+        return _published(name, message)
+    except (SchemaError, SpecError, ValueError) as exc:
+        raise UnreadableExperiment(name, message.offset, exc) from exc
+
+
+def _published(name: str, message: Message) -> PublishedExperiment:
+    record = decode(message.value, ExperimentSpec)
+    experiment = parse_json(record.spec)
+    if experiment.name != name:
+        raise ValueError(f"expected the name {name!r}, found {experiment.name!r}")
+    # It becomes part of a path.
+    if not RUN_ID.fullmatch(record.run_id):
+        raise ValueError(f"expected a run id, found {record.run_id[:80]!r}")
+    return PublishedExperiment(experiment, record.run_id, message.offset)
 
 
 def publish_experiment(
@@ -72,12 +93,17 @@ def publish_experiment(
         run_id=run_id,
         spec=experiment.to_json(),
         replaces=replaces,
-        created_at_ms=time.time_ns() // 1_000_000,
+        created_at_ms=now_ms(),
     )
     offset = sender.send_and_wait(
         topic_name(EXPERIMENTS), encode(record), experiment.name
     )
     return PublishedExperiment(experiment, run_id, offset)
+
+
+def forget_experiment(sender: Sender, name: str) -> None:
+    """Publish that there is no such experiment any more."""
+    sender.send_and_wait(topic_name(EXPERIMENTS), None, name)
 
 
 def new_run_id() -> str:

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
-import time
 
+from infra.clock import now_ms
 from infra.control.role import RoleContext
 from infra.kafka.delivery import Sender
 from infra.kafka.reading import latest_by_key
-from infra.kafka.topic_admin import TopicConfig, TopicReport, ensure_topics
+from infra.kafka.topic_admin import (
+    TopicConfig,
+    TopicReport,
+    alter_config,
+    ensure_topics,
+)
 from infra.settings import Settings
 from schemas.codec import decode, encode
+from schemas.errors import SchemaError
 from schemas.experiment import Experiment
 from schemas.records import EnvDescription, Member
 from schemas.topics import MEMBERS, TOPICS, Topic, topic_config, topic_name
+
+MIN_SEGMENT_BYTES = 16 << 20
+MAX_SEGMENT_BYTES = 1 << 30
+_BUDGET = ("retention.bytes", "segment.bytes")
+_log = logging.getLogger("rollstream")
 
 
 def register(
@@ -35,7 +47,7 @@ def register(
         index=context.index,
         host=platform.node(),
         pid=os.getpid(),
-        started_at_ms=time.time_ns() // 1_000_000,
+        started_at_ms=now_ms(),
         env=env,
     )
     return sender.send_and_wait(
@@ -45,11 +57,13 @@ def register(
 
 def read_members(context: RoleContext) -> dict[str, tuple[int, Member]]:
     """Return each role's newest Member and its offset, by key ``role/index``."""
-    messages = latest_by_key(context.settings, context.topic(MEMBERS))
-    return {
-        key: (message.offset, decode(message.value, Member))
-        for key, message in messages.items()
-    }
+    found = {}
+    for key, message in latest_by_key(context.settings, context.topic(MEMBERS)).items():
+        try:
+            found[key] = message.offset, decode(message.value, Member)
+        except SchemaError as exc:
+            _log.warning("the member %s is passed over: %s", key, exc)
+    return found
 
 
 def ensure_shared_topics(settings: Settings) -> list[TopicReport]:
@@ -65,7 +79,16 @@ def ensure_experiment_topics(
     Raises:
         TopicDrift: one exists and is not what it has to be.
     """
-    return ensure_topics(settings, experiment_topics(experiment))
+    topics = experiment_topics(experiment)
+    reports = ensure_topics(settings, topics)
+    for topic, report in zip(topics, reports, strict=True):
+        for warning in report.warnings:
+            _log.warning("%s", warning)
+        # The budget may change while the experiment lives.
+        changes = {k: topic.config[k] for k in _BUDGET if k in report.differing}
+        if changes:
+            alter_config(settings, topic.name, changes)
+    return reports
 
 
 def shared_topics() -> list[TopicConfig]:
@@ -87,4 +110,7 @@ def _config(topic: Topic, experiment: Experiment | None) -> TopicConfig:
         # The budget is for both big topics; each partition holds its share.
         share = experiment.spec.topics.disk_budget // (2 * partitions)
         config["retention.bytes"] = str(share)
+        # Kafka deletes whole segments: large ones would hold far more than the budget.
+        segment = min(max(share // 8, MIN_SEGMENT_BYTES), MAX_SEGMENT_BYTES)
+        config["segment.bytes"] = str(segment)
     return TopicConfig(name, partitions, config)

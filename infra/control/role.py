@@ -27,6 +27,9 @@ EXIT_OK = 0
 EXIT_ERROR = 1
 EXIT_UNDELIVERED = 4
 
+PARENT_PID = "ROLLSTREAM_PARENT_PID"
+"""Who started a role process; without it, whoever is its parent then."""
+
 _PARENT_CHECK_S = 1.0
 _log = logging.getLogger("rollstream")
 
@@ -100,7 +103,9 @@ class StopRequest:
         """Install the signal handlers and the watch on the parent; return self."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        parent = os.getppid()
+        # Told by who started us: it may be gone already, while we were imported.
+        parent = int(os.environ.get(PARENT_PID, os.getppid()))
+        self._check_parent(parent)
         watch = threading.Thread(
             target=self._watch_parent, args=(parent,), name="parent", daemon=True
         )
@@ -113,8 +118,11 @@ class StopRequest:
     def _watch_parent(self, parent: int) -> None:
         # A supervisor killed with -9 cannot stop its children: they see it themselves.
         while not self._event.wait(_PARENT_CHECK_S):
-            if os.getppid() != parent:
-                self.set(f"the process that started this one ({parent}) is gone")
+            self._check_parent(parent)
+
+    def _check_parent(self, parent: int) -> None:
+        if os.getppid() != parent:
+            self.set(f"the process that started this one ({parent}) is gone")
 
 
 def role_main(

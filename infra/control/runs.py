@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.control.coordination import Coordination
+from infra.control.coordination import AlreadyRuns, Coordination
 from infra.control.experiments import (
     PublishedExperiment,
     UnknownExperiment,
+    UnreadableExperiment,
     new_run_id,
     publish_experiment,
     read_experiment,
@@ -23,6 +24,7 @@ from infra.control.members import ensure_experiment_topics, ensure_shared_topics
 from infra.control.scheduler import wanted_roles
 from infra.control.statuses import publish_status, read_summary
 from infra.control.supervisor import Exit, RoleFailed, Supervisor
+from infra.errors import RollstreamError
 from infra.kafka.clients import Traffic, make_producer
 from infra.kafka.delivery import Sender
 from infra.monitoring.follow import MetricsFollower
@@ -30,9 +32,10 @@ from infra.monitoring.progress import Finish, Progress, judge
 from infra.monitoring.summary import Summary, summarise
 from infra.settings import Settings
 from schemas.experiment import Experiment
+from schemas.resume import check_resumable
 
 _POLL_S = 0.1
-_LAST_WORDS_S = 2.0
+_LAST_WORDS_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,11 @@ class Run:
         self._started_at_s = 0.0
 
     @property
+    def has_started(self) -> bool:
+        """Whether there are role processes to stop, and metrics of them."""
+        return self._supervisor is not None and self._follower is not None
+
+    @property
     def directory(self) -> Path:
         """Where checkpoints, logs and the learning curve of the run lie."""
         if self.published is None:
@@ -88,23 +96,40 @@ class Run:
 
         Raises:
             AlreadyRuns: another process runs it.
+            SpecError: a spec that the run so far does not fit.
+            UnreadableExperiment: the newest spec, unless ``fresh``.
         """
         self._coordination.start()
         self._coordination.claim_experiment(self._experiment.name)
         ensure_shared_topics(self._settings)
         ensure_experiment_topics(self._settings, self._experiment)
+        if fresh:
+            self._publish(new_run_id(), self._newest_offset())
+            return None
         previous = self._previous()
-        if previous is None or fresh:
-            run_id, replaces = new_run_id(), previous.offset if previous else -1
+        if previous is None:
+            self._publish(new_run_id(), -1)
+        elif previous.experiment == self._experiment:
+            self.published = previous
+            name = self._experiment.name
+            return read_summary(self._settings, name, previous.run_id)
         else:
-            run_id, replaces = previous.run_id, previous.offset
-            if previous.experiment == self._experiment:
-                self.published = previous
-                return read_summary(self._settings, self._experiment.name, run_id)
+            check_resumable(previous.experiment, self._experiment)
+            self._publish(previous.run_id, previous.offset)
+        return None
+
+    def _publish(self, run_id: str, replaces: int) -> None:
         self.published = publish_experiment(
             self._sender, self._experiment, run_id, replaces
         )
-        return None
+
+    def _newest_offset(self) -> int:
+        """Return where the newest spec is, readable or not; -1: nowhere."""
+        try:
+            previous = self._previous()
+        except UnreadableExperiment as exc:
+            return exc.offset
+        return previous.offset if previous else -1
 
     def start(self) -> None:
         """Start the role processes and follow what they say."""
@@ -112,12 +137,12 @@ class Run:
             raise RuntimeError("publish first")
         name = self._experiment.name
         self.directory.mkdir(parents=True, exist_ok=True)
+        self._follower = MetricsFollower(self._settings, name, self.published.run_id)
         self._supervisor = Supervisor(self._settings, name, self.directory / "logs")
         self._started_at_s = time.monotonic()
         self._supervisor.start(wanted_roles(self._experiment.spec))
         publish_status(self._sender, self.published, "running", "launched")
         self._coordination.register_agent()
-        self._follower = MetricsFollower(self._settings, name, self.published.run_id)
         self._follower.read_to_end()
         self._steps_before = self.progress.env_steps
 
@@ -131,6 +156,12 @@ class Run:
         while True:
             follower.poll(_POLL_S)
             exits = supervisor.poll()
+            if self._coordination.lost_claim.is_set():
+                raise AlreadyRuns(
+                    f"experiment {self._experiment.name}: another process has claimed "
+                    "it while ZooKeeper was out of reach",
+                    "stop one of the two",
+                )
             for assignment, pid in supervisor.pids().items():
                 self._coordination.register_role(
                     self._experiment.name, assignment.key, pid
@@ -153,7 +184,9 @@ class Run:
         supervisor, follower = self._parts()
         wall_s = self._wall_s()
         supervisor.stop()
-        follower.read_to_end(_LAST_WORDS_S)
+        # With the brokers away there are no last words; what is known is said.
+        with suppress(RollstreamError):
+            follower.read_to_end(_LAST_WORDS_S)
         summary = summarise(
             self._experiment.name,
             follower.progress,
@@ -164,7 +197,15 @@ class Run:
             env_steps_before=self._steps_before,
         )
         if self.published is not None:
-            publish_status(self._sender, self.published, state, reason, summary)
+            with suppress(RollstreamError):
+                publish_status(
+                    self._sender,
+                    self.published,
+                    state,
+                    reason,
+                    summary,
+                    timeout_s=_LAST_WORDS_S,
+                )
         return summary
 
     def close(self) -> None:
@@ -173,7 +214,8 @@ class Run:
             self._supervisor.stop(0.2)
         if self._follower is not None:
             self._follower.close()
-        self._sender.flush(2.0)
+        with suppress(RollstreamError):
+            self._sender.flush(_LAST_WORDS_S)
         self._coordination.close()
 
     def _previous(self) -> PublishedExperiment | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-import time
 
+from infra.clock import now_ms
 from infra.control.experiments import PublishedExperiment
 from infra.kafka.delivery import Sender
 from infra.kafka.reading import latest_by_key
@@ -22,8 +22,10 @@ def publish_status(
     state: str,
     reason: str,
     summary: Summary | None = None,
+    *,
+    timeout_s: float = 30.0,
 ) -> None:
-    """Publish the state of a whole experiment, durably."""
+    """Publish the state of a whole experiment, durably; raises DeliveryError."""
     status = RoleStatus(
         experiment=published.experiment.name,
         run_id=published.run_id,
@@ -34,11 +36,11 @@ def publish_status(
         pid=os.getpid(),
         restarts=0,
         reason=reason,
-        updated_at_ms=time.time_ns() // 1_000_000,
+        updated_at_ms=now_ms(),
         summary=summary.to_json() if summary else None,
     )
     key = f"{status.experiment}/{status.role}/{status.index}"
-    sender.send_and_wait(topic_name(STATUS), encode(status), key)
+    sender.send_and_wait(topic_name(STATUS), encode(status), key, timeout_s=timeout_s)
 
 
 def read_summary(settings: Settings, experiment: str, run_id: str) -> Summary | None:

@@ -13,11 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.control.restarts import Failures, after_failure
+from infra.control.role import PARENT_PID
 from infra.control.scheduler import MODULES, STOP_ORDER, Assignment
 from infra.errors import RollstreamError
 from infra.settings import Settings
 
-STOP_DEADLINE_S = 6.0
+STOP_DEADLINE_S = 6.5
+# Of that, what the learner is left with for its last checkpoint.
+LEARNER_STOP_S = 4.0
 _POLL_S = 0.02
 
 # Arithmetic libraries start a thread for each core in every process: slower here.
@@ -95,22 +98,21 @@ class Supervisor:
         return self._log_dir / f"{assignment.role}-{assignment.index}.log"
 
     def stop(self, timeout_s: float = STOP_DEADLINE_S) -> dict[Assignment, int]:
-        """Stop all: SIGTERM role by role in STOP_ORDER, SIGKILL at the deadline.
+        """Stop role by role in STOP_ORDER: SIGTERM, and SIGKILL at its deadline.
 
         Returns:
             the exit code of each; negative: the signal that ended it.
         """
-        deadline_s = time.monotonic() + timeout_s
-        for position, role in enumerate(STOP_ORDER):
-            left = len(STOP_ORDER) - position
-            share_s = (deadline_s - time.monotonic()) / left
+        end_s = time.monotonic() + timeout_s
+        learner_s = min(LEARNER_STOP_S, timeout_s / 2)
+        others = [role for role in STOP_ORDER if role != "learner"]
+        for position, role in enumerate(others):
             # Each role may use what the ones before it left over.
+            left_s = end_s - learner_s - time.monotonic()
+            share_s = left_s / (len(others) - position)
             self._stop_role(role, time.monotonic() + max(share_s, 0.1))
-        codes = {}
-        for assignment, child in self._children.items():
-            if child.process.poll() is None:
-                child.process.kill()
-            codes[assignment] = child.process.wait()
+        self._stop_role("learner", end_s)
+        codes = {a: child.process.wait() for a, child in self._children.items()}
         self._children.clear()
         return codes
 
@@ -121,6 +123,8 @@ class Supervisor:
                 child.process.send_signal(signal.SIGTERM)
         while any(child.process.poll() is None for child in children):
             if time.monotonic() > deadline_s:
+                for child in children:
+                    child.process.kill()
                 return
             time.sleep(_POLL_S)
 
@@ -154,6 +158,7 @@ class Supervisor:
             "KAFKA_BOOTSTRAP_SERVERS": settings.bootstrap_servers or "",
             "ROLLSTREAM_ZOOKEEPER": settings.zookeeper or "",
             "ROLLSTREAM_DATA_DIR": str(settings.data_dir),
+            PARENT_PID: str(os.getpid()),
             "ROLLSTREAM_ENV_MODULES": ",".join(settings.env_modules),
             "ROLLSTREAM_LEARNER_MODULES": ",".join(settings.learner_modules),
         }

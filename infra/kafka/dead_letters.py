@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
+from infra.clock import now_ms
 from infra.kafka.delivery import Sender
 from schemas.codec import encode
 from schemas.records import DeadLetter, SourceRef
@@ -37,6 +37,6 @@ def dead_letter(
         key=(key or b"")[:KEPT_BYTES],
         value=value[:KEPT_BYTES],
         value_bytes=len(value),
-        produced_at_ms=time.time_ns() // 1_000_000,
+        produced_at_ms=now_ms(),
     )
     sender.send(context.topic(DEAD_LETTERS), encode(record), source.topic)

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from infra.errors import TopicDrift, TopicError
 from infra.kafka.clients import make_admin
@@ -24,6 +31,7 @@ __all__ = [
     "TopicConfig",
     "TopicDescription",
     "TopicReport",
+    "alter_config",
     "delete_topics",
     "describe_topics",
     "ensure_topics",
@@ -84,6 +92,28 @@ def ensure_topics(
     return [
         _compare(topic, found[topic.name], refused.get(topic.name)) for topic in topics
     ]
+
+
+def alter_config(settings: Settings, name: str, changes: Mapping[str, str]) -> None:
+    """Changes settings of a topic, and leaves its others.
+
+    Raises:
+        TopicError: The cluster refuses.
+    """
+    entries = [
+        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        for key, value in changes.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+    admin = make_admin(settings)  # kept until the answer is here
+    future = admin.incremental_alter_configs([resource])[resource]
+    try:
+        future.result(ADMIN_TIMEOUT_S)
+    except KafkaException as exc:
+        raise TopicError(
+            f"topic {name}: {dict(changes)} cannot be set: {exc.args[0].str()}",
+            "check the permissions of the Kafka user (AlterConfigs on the topic)",
+        ) from exc
 
 
 def delete_topics(settings: Settings, names: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from infra.errors import RollstreamError
 from infra.kafka.clients import Traffic, make_consumer
-from infra.kafka.reading import beginning_offsets, end_offsets, to_message, watermarks
+from infra.kafka.reading import to_message, watermarks
 from infra.monitoring.progress import Progress
 from infra.settings import Settings
 from schemas.codec import decode
@@ -43,16 +43,20 @@ class MetricsFollower:
             traffic=Traffic.CONTROL,
         )
         self._topic = topic_name(METRICS, experiment)
-        first = beginning_offsets(self._consumer, self._topic)[0]
-        start = max(first, self._end() - HISTORY_RECORDS)
+        first, end = watermarks(self._consumer, self._topic, 0)
+        start = max(first, end - HISTORY_RECORDS)
         self._consumer.assign([TopicPartition(self._topic, 0, start)])
         self._next_offset = start
         self._lag_at_s = 0.0
 
     def read_to_end(self, timeout_s: float = 30.0) -> None:
-        """Take in all that is there now; gives up after ``timeout_s``."""
+        """Take in all that is there now; gives up after ``timeout_s``.
+
+        Raises:
+            KafkaUnavailable: the brokers do not say where the end is.
+        """
         deadline_s = time.monotonic() + timeout_s
-        end = self._end()
+        _, end = watermarks(self._consumer, self._topic, 0, timeout_s)
         while self._next_offset < end and time.monotonic() < deadline_s:
             self.poll(0.1)
 
@@ -74,9 +78,6 @@ class MetricsFollower:
     def close(self) -> None:
         """Close the consumer."""
         self._consumer.close()
-
-    def _end(self) -> int:
-        return end_offsets(self._consumer, self._topic)[0]
 
     def _take(self, value: bytes) -> None:
         try:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
+from infra.clock import now_ms
 from infra.kafka.delivery import Sender
 from schemas.codec import encode
 from schemas.records import EpisodesFinished, Evaluation, Event, MetricsPoint, Position
@@ -19,11 +19,6 @@ Severity = Literal["info", "warning", "alert"]
 
 _LOG_LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "alert": logging.ERROR}
 _log = logging.getLogger("rollstream")
-
-
-def now_ms() -> int:
-    """Return the time in milliseconds since the epoch; it orders nothing."""
-    return time.time_ns() // 1_000_000
 
 
 class Reporter:

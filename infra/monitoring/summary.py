@@ -23,7 +23,8 @@ class Summary:
         recovered_steps: once lost, filled later.
         duplicate_steps: seen again and left out.
         unrestorable_rows: buffer rows a restored learner found gone from the log.
-        dead_letters: records that could not be read.
+        dead_letters: records that could not be read, or were too large to send.
+        undelivered_steps: steps that workers took and could not deliver.
         wall_s: from the launch to the end, this time.
         env_steps_per_s: of this time.
         resumed: it went on from a checkpoint.
@@ -42,6 +43,7 @@ class Summary:
     duplicate_steps: int
     unrestorable_rows: int
     dead_letters: int
+    undelivered_steps: int
     wall_s: float
     env_steps_per_s: float
     resumed: bool
@@ -100,7 +102,9 @@ def summarise(
         duplicate_steps=int(progress.learner("duplicate_steps")),
         unrestorable_rows=int(progress.learner("unrestorable_rows")),
         dead_letters=progress.total("processor", "dead_letters")
+        + progress.total("worker", "dead_letters")
         + int(progress.learner("dead_letters")),
+        undelivered_steps=progress.total("worker", "undelivered_steps"),
         wall_s=round(wall_s, 1),
         env_steps_per_s=round(
             max(0, progress.env_steps - env_steps_before) / max(wall_s, 1e-9), 1

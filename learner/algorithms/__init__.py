@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import torch
 
+from infra.errors import RollstreamError
 from learner.algorithms.base import Algorithm
 from learner.algorithms.dqn import Dqn
 from schemas.experiment import Spec
@@ -11,6 +12,10 @@ from schemas.records import EnvDescription
 
 ALGORITHMS: dict[str, Callable[[EnvDescription, Spec], Algorithm]] = {"dqn": Dqn}
 """By the spec's ``learner.algorithm``; modules of this machine may add to it."""
+
+
+class UnknownAlgorithm(RollstreamError):
+    """The spec's algorithm is neither ours nor of a module of this machine."""
 
 
 def build(env: EnvDescription, spec: Spec) -> Algorithm:
@@ -21,6 +26,14 @@ def build(env: EnvDescription, spec: Spec) -> Algorithm:
 
     Raises:
         UnsupportedSpace: it cannot act in, or see, this environment.
+        UnknownAlgorithm: no module of this machine has it.
     """
     torch.set_num_threads(1)
-    return ALGORITHMS[spec.learner.algorithm](env, spec)
+    name = spec.learner.algorithm
+    if name not in ALGORITHMS:
+        raise UnknownAlgorithm(
+            f"learner.algorithm: expected one of {', '.join(sorted(ALGORITHMS))}, "
+            f"found {name!r}",
+            "name the module that adds it in ROLLSTREAM_LEARNER_MODULES",
+        )
+    return ALGORITHMS[name](env, spec)

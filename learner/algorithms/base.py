@@ -72,12 +72,10 @@ class Algorithm(Protocol):
     Attributes:
         updates: how many updates changed the parameters.
         rng: what the loop draws samples with; part of the state.
-        on_policy: workers must act with the newest policy.
     """
 
     updates: int
     rng: np.random.Generator
-    on_policy: bool
 
     def update(self, sample: Sample) -> UpdateResult:
         """Learn from one sample; leaves everything as it was when not finite."""

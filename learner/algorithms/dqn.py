@@ -32,8 +32,6 @@ from schemas.tensors import Array
 class Dqn:
     """The algorithm ``dqn``: see `learner.algorithms.base.Algorithm`."""
 
-    on_policy = False
-
     def __init__(self, env: EnvDescription, spec: Spec) -> None:
         """Make the networks, from the spec's seed.
 

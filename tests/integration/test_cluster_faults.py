@@ -12,7 +12,7 @@ from infra.kafka.clients import Traffic, make_consumer, make_producer
 from infra.kafka.delivery import Sender
 from infra.kafka.reading import read_to_end
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.chaos]
 
 
 class Feed:
@@ -47,10 +47,17 @@ class Feed:
 
     def wait_delivered(self, more, timeout_s=30.0):
         goal = self.sender.counts.delivered + more
+        self._wait(lambda: self.sender.counts.delivered >= goal, timeout_s)
+
+    def wait_held_back(self, records, timeout_s=30.0):
+        """Wait until so many records are under way: the broker takes none."""
+        self._wait(lambda: self.sender.counts.in_flight >= records, timeout_s)
+
+    def _wait(self, condition, timeout_s):
         deadline = time.monotonic() + timeout_s
-        while self.sender.counts.delivered < goal:
+        while not condition():
             assert self.error is None
-            assert time.monotonic() < deadline, "nothing is delivered any more"
+            assert time.monotonic() < deadline, self.sender.counts
             time.sleep(0.01)
 
 
@@ -64,7 +71,7 @@ def test_records_of_a_running_producer_survive_kill_9_of_the_broker(
     with Feed(settings, topic) as feed:
         feed.wait_delivered(200)
         local_cluster.kill_broker()
-        time.sleep(1.0)
+        feed.wait_held_back(500)
         local_cluster.restart_broker()
         feed.wait_delivered(200)
     assert feed.error is None
@@ -104,8 +111,10 @@ def test_frozen_broker_delays_but_loses_nothing(settings, local_cluster, topic):
         feed.wait_delivered(200)
         pid = local_cluster.pids()["kafka"]
         os.kill(pid, signal.SIGSTOP)
-        time.sleep(5.0)
-        os.kill(pid, signal.SIGCONT)
+        try:
+            feed.wait_held_back(3_000)
+        finally:
+            os.kill(pid, signal.SIGCONT)
         feed.wait_delivered(200)
     assert feed.error is None
     assert feed.sender.flush(30.0) == 0

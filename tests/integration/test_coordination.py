@@ -78,6 +78,27 @@ def expire(coordination):
     wait_for(lambda: client.client_id is not None and client.client_id[0] != session)
 
 
+def test_a_claim_that_another_took_meanwhile_is_theirs(make_coordination):
+    first, second = make_coordination(), make_coordination()
+    first.claim_experiment("taken-over")
+    second.name = "another"
+    first._client.delete("/rollstream/runs/taken-over")
+    second._try_create("/rollstream/runs/taken-over", b'{"host": "x", "pid": 1}')
+    expire(first)
+    assert first.lost_claim.wait(20)
+    assert second._read("/rollstream/runs/taken-over")["host"] == "x"
+
+
+def test_a_claim_comes_back_with_a_new_session(make_coordination):
+    first, second = make_coordination(), make_coordination()
+    first.claim_experiment("kept")
+    expire(first)
+    path = "/rollstream/runs/kept"
+    session = first._client.client_id[0]
+    wait_for(lambda: (s := second._client.exists(path)) and s.ephemeralOwner == session)
+    assert not first.lost_claim.is_set()
+
+
 def test_without_zookeeper_the_error_says_what_to_do(tmp_path):
     nowhere = Settings(data_dir=tmp_path, zookeeper="127.0.0.1:9")
     with pytest.raises(RollstreamError, match="rollstream doctor"):

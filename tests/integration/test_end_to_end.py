@@ -14,30 +14,46 @@ import pytest
 
 from tests.unit.test_experiment import SAMPLE
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.chaos]
 NAMES = {
     "experiment", "state", "env_steps", "updates", "policy_version",
     "eval_return_mean", "lost_steps", "recovered_steps", "duplicate_steps",
     "unrestorable_rows", "dead_letters", "wall_s", "env_steps_per_s", "resumed",
 }  # fmt: skip
+# Slow enough that there is time to do harm before the pole balances.
+SLOWLY = (
+    *("--set", "spec.workers.maxEnvStepsPerS=4000"),
+    *("--set", "spec.learner.checkpointIntervalS=2"),
+)
+WITHOUT_CLUSTER = {"KAFKA_BOOTSTRAP_SERVERS": "", "ROLLSTREAM_ZOOKEEPER": ""}
+QUICKLY = ("--set", "spec.learner.checkpointIntervalS=2")
 
 
 class Command:
     """A `rollstream run` in the background, on the session's cluster."""
 
-    def __init__(self, name, *arguments, log):
+    def __init__(self, name, *arguments, log, **environment):
         self.name = name
         self.log = log
+        self._stderr = log.open("w")
         self.process = subprocess.Popen(
             [
                 sys.executable, "-m", "rollstream.cli", "run", str(SAMPLE), "--json",
                 "--set", f"metadata.name={name}", *arguments,
             ],
             stdout=subprocess.PIPE,
-            stderr=log.open("w"),
+            stderr=self._stderr,
             text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         )  # fmt: skip
+
+    def end(self):
+        """Whatever a failed test has left."""
+        self.process.kill()
+        self.process.communicate()
+        self._stderr.close()
+        for pid in self.roles().values():
+            os.kill(pid, signal.SIGKILL)
 
     def roles(self):
         """pids by role/index."""
@@ -69,6 +85,7 @@ class Command:
     def finish(self, timeout_s=200.0):
         """Exit code, and the JSON object where there is one."""
         out, _ = self.process.communicate(timeout=timeout_s)
+        self._stderr.close()
         return self.process.returncode, json.loads(out) if out.strip() else None
 
 
@@ -84,16 +101,11 @@ def launch(settings, tmp_path):
 
     yield start
     for command in started:
-        command.process.kill()
-        command.process.wait()
-        if command.process.stdout:
-            command.process.stdout.close()
-        for pid in command.roles().values():
-            os.kill(pid, signal.SIGKILL)
+        command.end()
 
 
 def test_cartpole_is_learnt_though_every_role_is_killed_once(launch, settings):
-    run = launch("killed", "--set", "spec.learner.checkpointIntervalS=2")
+    run = launch("killed", *SLOWLY)
     run.wait_for(lambda: run.figures()[1] > 0)
     for role in ("producers.worker/0", "stream_processors.app/0", "learner.train/0"):
         os.kill(run.roles()[role], signal.SIGKILL)
@@ -110,14 +122,14 @@ def test_cartpole_is_learnt_though_every_role_is_killed_once(launch, settings):
     directory = Path(re.search(r"files +(\S+)", text)[1])
     assert (directory / "curve.png").read_bytes().startswith(b"\x89PNG")
 
-    again = launch("killed", "--set", "spec.learner.checkpointIntervalS=2")
+    again = launch("killed", *SLOWLY)
     code, repeated = again.finish(timeout_s=30)
     assert (code, repeated) == (0, summary)
     assert "is finished already" in again.log.read_text()
 
 
 def test_ctrl_c_leaves_nothing_and_a_second_run_resumes(launch):
-    run = launch("resumed", "--set", "spec.seed=2")
+    run = launch("resumed", *SLOWLY, "--set", "spec.seed=2")
     run.wait_for(lambda: run.figures()[1] > 0)
     run.process.send_signal(signal.SIGINT)
     started_s = time.monotonic()
@@ -128,7 +140,7 @@ def test_ctrl_c_leaves_nothing_and_a_second_run_resumes(launch):
     steps, updates = stopped_at(run)
     assert updates > 0
 
-    again = launch("resumed", "--set", "spec.seed=2")
+    again = launch("resumed", *QUICKLY, "--set", "spec.seed=2")
     code, summary = again.finish()
     assert code == 0, again.log.read_text()
     assert summary["resumed"] is True
@@ -164,6 +176,7 @@ def test_a_third_seed_reaches_the_target_and_fresh_starts_over(launch):
 
 def test_a_killed_command_leaves_no_role_behind(launch):
     run = launch("orphaned")
+    # As soon as they exist: they are still importing, and learn of it afterwards.
     run.wait_for(lambda: len(run.roles()) == 5)
     run.process.kill()
     run.process.wait()
@@ -171,6 +184,59 @@ def test_a_killed_command_leaves_no_role_behind(launch):
     while run.roles():
         assert time.monotonic() < deadline_s, run.roles()
         time.sleep(0.1)
+
+
+def test_ctrl_c_ends_in_time_though_the_brokers_are_frozen(tmp_path):
+    """A cluster of its own, which is frozen before the interrupt."""
+    log = tmp_path / "frozen.log"
+    environment = {"ROLLSTREAM_DATA_DIR": str(tmp_path), **WITHOUT_CLUSTER}
+    run = Command("frozen", *SLOWLY, log=log, **environment)
+    try:
+        run.wait_for(lambda: run.figures()[1] > 0)
+        broker = broker_pid(tmp_path)
+        os.kill(broker, signal.SIGSTOP)
+        run.process.send_signal(signal.SIGINT)
+        started_s = time.monotonic()
+        code, _ = run.finish(timeout_s=30)
+        assert code == 130, log.read_text()
+        assert time.monotonic() - started_s < 12
+        assert run.roles() == {}
+        assert not psutil.pid_exists(broker)
+    finally:
+        run.end()
+
+
+def test_a_broker_that_dies_is_started_again_and_nothing_is_lost(tmp_path):
+    log = tmp_path / "revived.log"
+    environment = {"ROLLSTREAM_DATA_DIR": str(tmp_path), **WITHOUT_CLUSTER}
+    run = Command("revived", *SLOWLY, log=log, **environment)
+    try:
+        run.wait_for(lambda: run.figures()[1] > 0)
+        os.kill(broker_pid(tmp_path), signal.SIGKILL)
+        code, summary = run.finish()
+        assert code == 0, log.read_text()
+        assert summary["lost_steps"] == 0
+        assert "kafka had died and was started again" in log.read_text()
+    finally:
+        run.end()
+
+
+def broker_pid(directory):
+    for process in psutil.process_iter(["pid", "cmdline"]):
+        words = process.info["cmdline"] or []
+        if "kafka.Kafka" in words and any(str(directory) in word for word in words):
+            return process.info["pid"]
+    raise AssertionError("no broker")
+
+
+def test_a_changed_spec_is_refused_unless_fresh(launch):
+    limit = ("--set", "spec.stop.envSteps=3000", "--set", "spec.stop.meanReturn=null")
+    code, _ = launch("changed", *limit).finish()
+    assert code == 0
+    run = launch("changed", *limit, "--set", "spec.processor.gamma=0.5")
+    code, nothing = run.finish(timeout_s=30)
+    assert (code, nothing) == (2, None)
+    assert "spec.processor.gamma: expected 0.99" in run.log.read_text()
 
 
 def test_a_role_that_cannot_start_ends_the_run_with_its_reason(launch):

@@ -22,7 +22,7 @@ from tests.integration.learner_rig import (  # noqa: F401
     experiment,
 )
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.chaos]
 
 ROWS = 8 * 8 - 1  # of a batch; one of its 64 is not valid
 

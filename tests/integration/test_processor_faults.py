@@ -6,17 +6,18 @@ After each: no row lost, none wrong, and the committed offsets never fell.
 from __future__ import annotations
 
 import signal
-import time
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from infra.cluster.local import LocalCluster
 from infra.settings import Settings
 from tests.integration.processor_rig import Rig, loaded, terminate, wait_until
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.chaos]
 
 
 @pytest.fixture
@@ -88,6 +89,16 @@ def test_a_frozen_processor_that_comes_back_changes_nothing(rig: Rig) -> None:
     print("repeated rows:", rig.check())
 
 
+def is_alone(child: subprocess.Popen[bytes], port: int) -> bool:
+    """Whether a process has seen that all its connections to the broker are gone."""
+    connections = psutil.Process(child.pid).net_connections("tcp")
+    return not any(
+        each.raddr and each.raddr.port == port
+        for each in connections
+        if each.status in (psutil.CONN_ESTABLISHED, psutil.CONN_CLOSE_WAIT)
+    )
+
+
 def test_a_broker_that_dies_and_comes_back_loses_nothing(
     settings: Settings, tmp_path: Path
 ) -> None:
@@ -101,13 +112,19 @@ def test_a_broker_that_dies_and_comes_back_loses_nothing(
     )
     found = cluster.start()
     own = settings.at(found.bootstrap_servers, found.zookeeper)
+    port = int(found.bootstrap_servers.rpartition(":")[2])
     try:
         with Rig(own, tmp_path) as rig:
             child, asked = rig.start(0), rig.start(1)
             with loaded(rig):
                 rig.wait_until_some_committed(60)
                 cluster.kill_broker()
-                time.sleep(1.0)  # let them notice
+                both = (child, asked)
+                wait_until(
+                    lambda: all(is_alone(each, port) for each in both),
+                    10.0,
+                    "both notice",
+                )
                 # Faust's own shutdown would wait for the broker for a minute.
                 assert terminate(asked) < 8.0
                 assert asked.returncode in (0, 4)

@@ -101,7 +101,7 @@ def test_what_a_worker_reads_acts_as_the_network_does(policies, algorithm, graph
     session = open_graph(record, environment())
     params = session.load(version, version.tensors)
     observations = {"": np.random.default_rng(0).normal(size=(5, 4)).astype("<f4")}
-    found = session.run(observations, {}, params)["q"]
+    found = session.bind(params).run(observations, {})["q"]
     with torch.no_grad():
         inputs = {"": torch.from_numpy(observations[""])}
         expected = algorithm.actor().module(inputs)["q"].numpy()

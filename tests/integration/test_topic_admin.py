@@ -3,6 +3,7 @@ import pytest
 from infra.errors import TopicDrift, TopicError
 from infra.kafka.topic_admin import (
     TopicConfig,
+    alter_config,
     delete_topics,
     describe_topics,
     ensure_topics,
@@ -84,3 +85,13 @@ def test_description_has_offsets_of_each_partition(settings, make_topic):
     [found] = describe_topics(settings, [make_topic(3)])
     assert (found.beginning_offsets, found.end_offsets) == ((0, 0, 0), (0, 0, 0))
     assert found.replication == 1
+
+
+def test_a_changed_setting_leaves_the_others(settings, make_topic):
+    name = make_topic(1, retention_bytes="1000", segment_bytes="20000000")
+    alter_config(settings, name, {"retention.bytes": "5000"})
+    [found] = describe_topics(settings, [name])
+    assert found.config["retention.bytes"] == "5000"
+    assert found.config["segment.bytes"] == "20000000"
+    with pytest.raises(TopicError, match="cannot be set"):
+        alter_config(settings, name, {"cleanup.policy": "burn"})

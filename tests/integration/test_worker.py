@@ -10,15 +10,18 @@ from dataclasses import replace
 import numpy as np
 import psutil
 import pytest
+from confluent_kafka import KafkaException
 
 from infra.control.members import register
 from infra.control.role import EXIT_ERROR, EXIT_OK, EXIT_UNDELIVERED, StopRequest
 from infra.errors import RollstreamError
 from infra.kafka.clients import make_admin
+from infra.monitoring.progress import Progress
 from producers.credit import Superseded
 from producers.environments import make_environments
 from producers.watchdog import Watchdog
 from producers.worker import Worker
+from schemas.codec import encode
 from schemas.records import (
     NO_POLICY,
     EnvDescription,
@@ -27,8 +30,16 @@ from schemas.records import (
     MetricsPoint,
     PolicyRef,
 )
-from schemas.topics import DEAD_LETTERS, EVENTS, MEMBERS, METRICS, TRAJECTORIES
-from tests.unit.envs.graphs import graph_record, linear_q, version_record
+from schemas.topics import (
+    CREDITS,
+    DEAD_LETTERS,
+    EVENTS,
+    MEMBERS,
+    METRICS,
+    POLICIES,
+    TRAJECTORIES,
+)
+from tests.unit.envs.graphs import RUN_ID, graph_record, linear_q, version_record
 from tests.unit.envs.trial import Trial, check_streams, until
 
 pytestmark = pytest.mark.kafka
@@ -68,7 +79,7 @@ def test_a_worker_stays_within_its_credit_and_goes_on_with_more(trial):
     t.grant(incarnation, 16 * 5 + 7)
     until(lambda: len(t.unrolls()) == 5)
     t.grant(incarnation, 10**6, run_id="another")
-    time.sleep(0.5)  # nothing may come: there is nothing to wait for
+    until_heard(t)
     unrolls = t.unrolls()
     assert check_streams(unrolls) == {incarnation: 80}
     assert {(u.worker, u.num_envs, u.policy) for u in unrolls} == {
@@ -82,6 +93,28 @@ def test_a_worker_stays_within_its_credit_and_goes_on_with_more(trial):
     assert stop(child) == EXIT_OK
     (end,) = t.ends()
     assert end.incarnation == incarnation and end.reason == "SIGTERM"
+
+
+def until_heard(t):
+    """Wait until the worker has read all credits so far, and gone round since.
+
+    A credit that cannot be read is the marker: its event comes after those before it
+    were taken. Of two reports after that the second is of another round.
+    """
+
+    def refusals():
+        return sum(r.kind == "control-record-refused" for r in t.records(EVENTS))
+
+    before = refusals()
+    topic = t.context().topic(CREDITS)
+    t.sender.send_and_wait(topic, b"\x00garbage", "learner/0")
+    until(lambda: refusals() > before)
+    seen = len(points(t))
+    until(lambda: len(points(t)) >= seen + 2)
+
+
+def points(t):
+    return [r for r in t.records(METRICS) if isinstance(r, MetricsPoint)]
 
 
 def rss_kb(pid):
@@ -107,10 +140,9 @@ def test_sigterm_sends_the_unroll_under_way_as_the_last(trial):
 def check_counts(t, unrolls):
     """Assert that metrics say what is in the log: steps and finished episodes."""
     records = t.records(METRICS)
-    points = [r for r in records if isinstance(r, MetricsPoint)]
     delivered = sum(int(u.valid.array().sum()) for u in unrolls)
-    assert points[-1].values["env_steps"] == delivered
-    assert points[-1].values["undelivered_steps"] == 0
+    assert points(t)[-1].values["env_steps"] == delivered
+    assert points(t)[-1].values["undelivered_steps"] == 0
     episodes = [r for r in records if isinstance(r, EpisodesFinished)]
     returns = np.concatenate([r.returns.array() for r in episodes])
     lengths = np.concatenate([r.lengths.array() for r in episodes])
@@ -173,16 +205,30 @@ def test_a_frozen_broker_loses_nothing_and_what_it_never_took_is_counted(
     until(lambda: t.unrolls())
     broker = local_cluster.pids()["kafka"]
     with frozen(broker):
-        time.sleep(3)
+        until_silent(t, 3.0)
     seen = len(until(t.unrolls))
     until(lambda: len(t.messages(TRAJECTORIES)) > seen + 10)
     with frozen(broker):
-        time.sleep(0.5)
+        until_silent(t, 0.5)
         started_s = time.monotonic()
         assert stop(child, 15) == EXIT_UNDELIVERED
         assert time.monotonic() - started_s < 10.5
         assert "undelivered-steps: stopped with" in child.stderr.read()
     assert len(check_streams(until(t.unrolls))) == 1
+
+
+def until_silent(t, within_s):
+    """Wait until a client has seen a request not answered within that time."""
+    admin = make_admin(t.settings)
+
+    def is_silent():
+        try:
+            admin.list_topics(timeout=within_s)
+        except KafkaException:
+            return True
+        return False
+
+    until(is_silent)
 
 
 @contextlib.contextmanager
@@ -239,8 +285,58 @@ def test_an_idle_worker_ends_its_stream_and_goes_on_as_another(trial):
         until(lambda: len({u.incarnation for u in t.unrolls()}) == 2)
 
     assert run_beside(t, play, idle_after_s=1.0) == EXIT_OK
-    steps = check_streams(t.unrolls())
+    unrolls = t.unrolls()
+    steps = check_streams(unrolls)
     assert [end.incarnation for end in t.ends()] == sorted(steps)
+    last = {point.incarnation: point.values for point in points(t)}
+    assert {i: values["unrolls"] for i, values in last.items()} == {
+        i: sum(u.incarnation == i for u in unrolls) for i in steps
+    }
+    progress = Progress(RUN_ID)
+    for point in points(t):
+        progress.add(point)
+    sizes = [len(m.value) for m in t.messages(TRAJECTORIES)]
+    ends = [len(encode(end)) for end in t.ends()]
+    assert progress.total("worker", "bytes") == sum(sizes) - sum(ends)
+    assert progress.total("worker", "unrolls") == len(unrolls)
+
+
+def test_a_slow_learner_that_lives_does_not_end_the_stream(trial):
+    """It repeats its credit: the worker waits on, and its episodes are not cut."""
+    t = trial()
+
+    def waited_s():
+        return max((p.values["waited_credit_s"] for p in points(t)), default=0.0)
+
+    def play():
+        (member,) = until(lambda: t.messages(MEMBERS))
+        t.grant(member.offset, 32)  # no more than a floor window, again and again
+        until(lambda: waited_s() > 2.5)
+        t.grant(member.offset, 48)
+        until(lambda: len(t.unrolls()) == 3)
+
+    assert run_beside(t, play, idle_after_s=1.0) == EXIT_OK
+    assert len(check_streams(t.unrolls())) == 1
+    assert [end.reason for end in t.ends()] == ["played"]
+
+
+@pytest.mark.parametrize("known", ["another run", "an older incarnation", "nobody"])
+def test_credit_for_others_does_not_keep_a_worker_waiting(trial, known):
+    """A learner that does not know this worker would never grant it any."""
+    t = trial()
+
+    def play():
+        (member,) = until(lambda: t.messages(MEMBERS))
+        if known == "another run":
+            t.grant(member.offset, 32, run_id=known)
+        elif known == "nobody":
+            t.grant(member.offset, 32, worker="w1")
+        else:
+            t.grant(member.offset - 1, 32)
+        (end,) = until(t.ends)
+        assert "no credit for 1 s" in end.reason
+
+    assert run_beside(t, play, idle_after_s=1.0) == EXIT_OK
 
 
 def test_a_pause_ends_the_stream_until_it_is_over(trial):
@@ -253,7 +349,7 @@ def test_a_pause_ends_the_stream_until_it_is_over(trial):
         assert end.reason == "the experiment is paused"
         seen = len(t.unrolls())
         t.grant(end.incarnation, 10**6)
-        time.sleep(0.5)
+        until_heard(t)
         assert len(t.unrolls()) == seen
         t.publish("running")
         until(lambda: len({u.incarnation for u in t.unrolls()}) == 2)
@@ -290,6 +386,8 @@ def test_policies_act_in_order_and_never_go_back(trial):
         graph = graph_record(linear_q(4, 2), env, experiment=t.name)
         arrays = {"w": np.ones((4, 2), np.float32), "b": np.zeros(2, np.float32)}
         t.send_policy(graph)
+        # What an evaluator found best is for people: nobody acts by it.
+        t.send(POLICIES, version_record(graph, 9, arrays), "best")
         for version in (1, 3, 2):
             t.send_policy(version_record(graph, version, arrays))
         until(lambda: PolicyRef(0, 3) in versions())
@@ -301,7 +399,7 @@ def test_policies_act_in_order_and_never_go_back(trial):
     assert run_beside(t, play) == EXIT_OK
     seen = versions()
     assert seen == sorted(seen)
-    assert PolicyRef(0, 2) not in seen and PolicyRef(0, 4) not in seen
+    assert not {PolicyRef(0, 2), PolicyRef(0, 4), PolicyRef(0, 9)} & set(seen)
     events = [r for r in t.records(EVENTS) if r.kind == "policy-refused"]
     assert len(events) == 1 and "expected also ['b']" in events[0].reason
     acted = [u for u in t.unrolls() if u.policy != NO_POLICY][-1]
@@ -317,7 +415,7 @@ def test_a_worker_waits_for_the_policy_that_the_learner_demands(trial):
         (member,) = until(lambda: t.messages(MEMBERS))
         until(lambda: len(t.unrolls()) == 2)
         t.grant(member.offset, 160, min_policy=PolicyRef(0, 1))
-        time.sleep(0.5)
+        until_heard(t)
         assert len(t.unrolls()) == 2
         env = t.records(MEMBERS)[0].env
         graph = graph_record(linear_q(4, 2), env, experiment=t.name)
@@ -360,6 +458,13 @@ def test_a_record_refused_for_its_size_is_kept_and_the_stream_begins_anew(trial)
     assert letter.source.topic == t.context().topic(TRAJECTORIES)
     assert letter.value_bytes > len(letter.value) == 64_000
     assert [r.kind for r in t.records(EVENTS)].count("unroll-refused") == 1
+    refused, *_, last = points(t)
+    assert last.incarnation > refused.incarnation
+    of_refused = [p for p in points(t) if p.incarnation == refused.incarnation][-1]
+    letters = of_refused.values["dead_letters"]
+    assert letters == len(t.messages(DEAD_LETTERS)) > 0
+    assert of_refused.values["undelivered_steps"] > 0
+    assert last.values["dead_letters"] == last.values["undelivered_steps"] == 0
     unrolls = t.unrolls()
     assert {u.num_steps for u in unrolls} == {128}
     assert unrolls[0].incarnation > t.messages(MEMBERS)[0].offset

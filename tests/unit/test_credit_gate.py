@@ -1,6 +1,6 @@
 import pytest
 
-from producers.credit import CreditGate, Superseded, floor_window
+from producers.credit import CreditGate, Superseded
 from schemas.experiment import from_values
 from schemas.records import NO_POLICY, Credit, PolicyRef, WorkerCredit
 
@@ -46,11 +46,14 @@ def make_gate(spec=None, incarnation=5):
         (33, 32, 0, 2, "32 more steps: exactly the next unroll"),
         (34, 32, 0, 3, "33 more steps reach into a third"),
         (10, 1, 0, 10, "each unroll is one step"),
-        (10, 1, 4, 4, "the spec says so"),
+        (1, 32, 1, 1, "the spec says so"),
+        (10, 1, 40, 40, "the spec says so"),
+        (10, 1, 4, 10, "a batch would wait for the worker, and the worker for it"),
     ],
 )
-def test_the_floor_window(n, t, window, expected, why):
-    assert floor_window(make_spec(n, t, window=window)) == expected, why
+def test_a_gate_opens_with_the_floor_window(n, t, window, expected, why):
+    spec = make_spec(n, t, window=window)
+    assert CreditGate.open(spec, "w0", "run1", 5).allowed_step == expected * t, why
 
 
 def test_a_new_incarnation_may_make_one_floor_window():

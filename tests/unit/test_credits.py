@@ -2,7 +2,8 @@
 
 import pytest
 
-from learner.credits import MAX_WINDOW, CreditWindows, floor_window
+from learner.credits import MAX_WINDOW, SILENCE_S, CreditWindows
+from schemas.flow import floor_window
 from schemas.records import WorkerCredit
 
 T = 32
@@ -93,10 +94,77 @@ def test_what_expired_unread_is_forgiven():
     assert credit.grant(1.0, room=99.0) == {"w0": WorkerCredit(5, 4 * T)}
 
 
+def test_a_newer_incarnation_owes_nothing_for_what_was_granted_before_it():
+    credit = windows()
+    credit.started("w0", 5)
+    credit.grant(0.0, room=99.0)
+    credit.started("w0", 9)  # nothing of the older one has come, and nothing will
+    assert credit.grant(0.1, room=99.0) == {"w0": WorkerCredit(9, 2 * T)}
+
+
+def test_a_worker_whose_whole_window_never_arrives_goes_on_after_a_while():
+    credit = windows()
+    credit.started("w0", 5)
+    credit.grant(0.0, room=99.0)
+    credit.grant(SILENCE_S - 0.1, room=99.0)
+    assert credit.allowed_step("w0") == 2 * T
+    assert credit.grant(SILENCE_S, room=99.0) == {"w0": WorkerCredit(5, 4 * T)}
+    # The next time it takes twice as long.
+    credit.grant(3 * SILENCE_S - 0.1, room=99.0)
+    assert credit.allowed_step("w0") == 4 * T
+    credit.grant(3 * SILENCE_S, room=99.0)
+    assert credit.allowed_step("w0") == 6 * T
+
+
+def test_a_slow_worker_is_not_forgiven_ever_more():
+    credit = windows()
+    credit.started("w0", 5)
+    for unroll in range(200):  # each takes longer than the learner's patience
+        now_s = 1.5 * SILENCE_S * unroll
+        for tick in range(3):
+            credit.grant(now_s + tick * SILENCE_S / 2, room=99.0)
+        credit.arrived("w0", 5, (unroll + 1) * T, T, now_s + 1.5 * SILENCE_S)
+    in_flight = credit.allowed_step("w0") - 200 * T
+    assert in_flight <= (MAX_WINDOW + 2) * T
+
+
+def test_silence_says_nothing_while_the_limiter_has_no_room():
+    credit = windows()
+    credit.started("w0", 5)
+    for now_s in range(100):
+        credit.grant(float(now_s), room=0.0)
+    credit.grant(100.0, room=99.0)
+    assert credit.allowed_step("w0") == 2 * T
+
+
+@pytest.mark.parametrize("fixed", [0, 4])
+def test_an_unroll_that_was_cut_leaves_credit_for_a_whole_one(fixed):
+    credit = windows(fixed=fixed)
+    credit.started("w0", 5)
+    credit.arrived("w0", 5, T, T, 0.0)
+    credit.arrived("w0", 5, T + 5, 5, 0.1)
+    credit.grant(0.1, room=99.0)
+    assert credit.allowed_step("w0") >= T + 5 + 2 * T
+
+
+@pytest.mark.parametrize("fixed", [0, 4])
+def test_what_is_remembered_of_arrivals_does_not_grow(fixed):
+    """Nobody grants where the flow is free, and no window is measured if fixed."""
+    credit = windows(fixed=fixed)
+    credit.started("w0", 5)
+    for number in range(1, 5_000):
+        if fixed:
+            credit.grant(number / 10, room=99.0)
+        credit.arrived("w0", 5, number * T, T, number / 10)
+    state = credit._workers["w0"]
+    kept = (state.arrivals, state.grants, state.round_trips)
+    assert max(map(len, kept)) < 500
+
+
 def test_a_window_that_could_never_move_is_widened():
     # n = 65, T = 32: a batch is emitted with the second unroll after it.
     assert _first_grant(windows(fixed=1, n_step=65)) == 3 * T
-    assert _first_grant(windows(fixed=1, n_step=1)) == 2 * T  # the floor to start with
+    assert _first_grant(windows(fixed=1, n_step=1)) == T  # as the spec says
 
 
 def _first_grant(credit):

@@ -5,7 +5,14 @@ import pytest
 import yaml
 
 from rollstream.overrides import apply_overrides
-from schemas.experiment import SpecError, from_values, load_file, parse_json
+from schemas.experiment import (
+    SpecError,
+    check_algorithm,
+    from_values,
+    load_file,
+    parse_json,
+)
+from schemas.resume import check_resumable
 
 SAMPLE = Path(__file__).parents[2] / "infra/experiments/cartpole-dqn.yaml"
 
@@ -52,7 +59,7 @@ def test_samples_are_fine_and_survive_their_json(path):
         ("spec.learner.batchSize", "65000", ""),
         ("spec.learner.learningRate", ".nan", "spec.learner.learningRate"),
         ("spec.learner.replay.minSize", "70000", "expected at most capacity 65536"),
-        ("spec.learner.algorithm", "sarsa", "spec.learner.algorithm"),
+        ("spec.learner.algorithm", "os.system", "spec.learner.algorithm"),
         ("spec.state", "flying", "spec.state"),
         ("bootstrap.servers", "evil:9092", "bootstrap"),
         ("spec.kafka", "{}", "spec.kafka: expected a known key"),
@@ -85,7 +92,9 @@ def test_sizes_are_read_with_their_unit():
     assert experiment.spec.topics.disk_budget == 1_500_000_000
 
 
-@pytest.mark.parametrize("override", ["noequals", "=3", "metadata.name.x=3"])
+@pytest.mark.parametrize(
+    "override", ["noequals", "=3", "metadata.name.x=3", "spec.metadata=a: ["]
+)
 def test_a_bad_override_is_refused(override):
     with pytest.raises(SpecError, match="--set"):
         apply_overrides(yaml.safe_load(SAMPLE.read_text()), [override])
@@ -99,3 +108,34 @@ def test_files_that_are_no_experiment_are_refused(tmp_path):
             load_file(path)
     with pytest.raises(SpecError, match="No such file"):
         load_file(tmp_path / "absent")
+
+
+def test_an_algorithm_that_nobody_has_is_refused():
+    spec = from_values(values(spec__learner__algorithm="sarsa")).spec
+    check_algorithm(spec, has_modules=True)
+    with pytest.raises(SpecError, match="expected dqn, found 'sarsa'"):
+        check_algorithm(spec, has_modules=False)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("spec.env.id", "Acrobot-v1"),
+        ("spec.processor.nStep", "3"),
+        ("spec.processor.gamma", "0.9"),
+        ("spec.processor.rewardScale", "1"),
+        ("spec.topics.partitions", "4"),
+        ("spec.learner.network.hidden", "[64]"),
+    ],
+)
+def test_a_run_does_not_go_on_with_what_would_mix_its_data(path, value):
+    before = from_values(values())
+    now = from_values(apply_overrides(values(), [f"{path}={value}"]))
+    check_resumable(before, before)
+    with pytest.raises(SpecError, match=f"^{path}: expected .*--fresh"):
+        check_resumable(before, now)
+
+
+def test_a_run_goes_on_with_more_workers_and_another_goal():
+    now = from_values(values(spec__workers__replicas="7", spec__stop__envSteps="9"))
+    check_resumable(from_values(values()), now)

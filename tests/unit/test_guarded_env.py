@@ -1,9 +1,15 @@
 """One bad environment costs its own rows, is named, and leaves nothing behind."""
 
+import faulthandler
 import multiprocessing
 import os
+import signal
+import subprocess
+import sys
+import threading
 import time
 from collections import Counter
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -330,6 +336,59 @@ def test_the_watchdog_raises_in_the_call_that_hangs():
                 time.sleep(60)
         with watchdog.watching("quick"):
             pass
-        time.sleep(0.5)  # nothing is watched: nothing is raised
+        # The thread may look just before a call returns: its signal comes too late.
+        signal.raise_signal(signal.SIGUSR2)
     finally:
         watchdog.close()
+
+
+HANGS = """
+import ctypes, sys
+from producers import watchdog
+
+watchdog._DUMP_GRACE_S = 0.5
+libc = getattr(ctypes, sys.argv[1])(None)
+lock = ctypes.create_string_buffer(64)
+with watchdog.Watchdog(0.1).watching("a native call"):
+    libc.pthread_mutex_lock(lock)
+    libc.pthread_mutex_lock(lock)  # for ever
+"""
+
+
+@pytest.mark.parametrize(
+    ("library", "says"),
+    [("CDLL", "a native call: hangs in native code"), ("PyDLL", "Timeout (0:00:00.9")],
+    ids=["other threads run", "no other thread runs"],
+)
+def test_a_hang_in_native_code_ends_the_process_and_says_where(library, says):
+    ended = subprocess.run(
+        [sys.executable, "-c", HANGS, library],
+        cwd=Path(__file__).parents[2],
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=20,
+    )
+    assert ended.returncode == 1
+    assert says in ended.stderr
+    assert 'File "<string>", line 10 in <module>' in ended.stderr
+
+
+def test_a_closed_watchdog_leaves_nothing_that_ends_the_process(monkeypatch):
+    """It is closed while its thread is about to put the dump off once more."""
+    calls, looking = [], threading.Event()
+
+    def put_off(*args, **kwargs):
+        if threading.current_thread() is threading.main_thread():
+            return
+        looking.set()
+        time.sleep(0.05)  # close() comes meanwhile
+        calls.append("start")
+
+    monkeypatch.setattr(faulthandler, "dump_traceback_later", put_off)
+    monkeypatch.setattr(
+        faulthandler, "cancel_dump_traceback_later", lambda: calls.append("cancel")
+    )
+    watchdog = Watchdog(0.1)
+    assert looking.wait(10)
+    watchdog.close()
+    assert calls[-1] == "cancel"

@@ -10,7 +10,7 @@ from onnx import TensorProto
 
 from producers.acting import Memory, QActor, RandomActor
 from producers.policy import Policy, PolicyRefused, open_graph
-from producers.policy_feed import BEST_KEY, PolicyFeed
+from producers.policy_feed import PolicyFeed
 from producers.spaces import describe
 from schemas.records import (
     NO_POLICY,
@@ -103,7 +103,7 @@ def test_observations_reach_the_graph_in_their_own_dtype():
     session = open_graph(graph, env)
     record = version_record(graph, 1, {"w": W, "b": B})
     params = session.load(record, record.tensors)
-    q = session.run({"": np.array([[255, 2]], np.uint8)}, {}, params)["q"]
+    q = session.bind(params).run({"": np.array([[255, 2]], np.uint8)}, {})["q"]
     assert q.tolist() == [[258, 1020, 6]]
 
 
@@ -324,15 +324,6 @@ def test_chunks_that_were_changed_are_refused():
         feed.take_chunk(chunk)
     feed.take_version(manifest)
     assert "sha256" in feed.load().reason
-
-
-def test_the_best_version_is_kept_apart():
-    feed = make_feed()
-    feed.take_graph(GRAPH)
-    best = version_record(GRAPH, 9, {"w": W, "b": B})
-    feed.take_version(best, BEST_KEY)
-    feed.load()
-    assert feed.best == best and feed.ref == NO_POLICY
 
 
 # --- memory --------------------------------------------------------------------------

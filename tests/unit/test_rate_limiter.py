@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learner.rate_limiter import RateLimiter, error_buffer_for
+from schemas.experiment import from_values
 
 
 class OneByOne:
@@ -67,7 +68,17 @@ def test_batches_and_samples_never_wait_for_each_other(
     ratio, min_size, rows, workers, batch_size, data
 ):
     """With whole batches of ``rows`` and draws of ``batch_size``, one may go on."""
-    buffer = error_buffer_for(ratio, rows, workers, batch_size)
+    values = {
+        "apiVersion": "rollstream/v1",
+        "kind": "Experiment",
+        "metadata": {"name": "test"},
+        "spec": {
+            "env": {"id": "CartPole-v1"},
+            "workers": {"envsPerWorker": 1, "unrollLength": rows},
+            "learner": {"batchSize": batch_size, "samplesPerInsert": ratio},
+        },
+    }
+    buffer = error_buffer_for(from_values(values).spec, workers)
     limiter = RateLimiter(ratio, min_size, buffer)
     for prefers_insert in data.draw(st.lists(st.booleans(), max_size=60)):
         may = limiter.can_insert_batch(rows), limiter.can_sample(batch_size)

@@ -79,11 +79,11 @@ def test_truncated_episode_bootstraps_from_its_own_final_observation():
 def test_rows_wait_for_the_batch_they_bootstrap_from():
     first, second, third = Stream("w0", steps=6, lengths=(99,), n=3).batches(2)
     buffer = buffer_of([first])
-    assert (buffer.rows, buffer.samplable_rows, buffer.pending_rows) == (2, 0, 2)
+    assert (buffer.rows, buffer.samplable_rows, buffer.learnable_rows) == (2, 0, 2)
     buffer.insert(second, 0, 1)  # its last observation is that of step 4
     assert sorted(sampled_rows(buffer)) == [(0, 0, 0), (0, 0, 1)]
     buffer.insert(third, 0, 2)
-    assert len(sampled_rows(buffer)) == 6 and buffer.pending_rows == 0
+    assert len(sampled_rows(buffer)) == 6 == buffer.learnable_rows
 
 
 def test_rows_before_a_hole_are_never_sampled_and_counted_when_they_leave():
@@ -102,7 +102,7 @@ def test_row_that_claims_to_look_ages_ahead_waits_and_costs_no_time():
     started_at = time.monotonic()
     buffer = buffer_of([first, second])
     assert time.monotonic() - started_at < 1
-    assert (buffer.samplable_rows, buffer.pending_rows) == (3, 1)
+    assert (buffer.samplable_rows, buffer.learnable_rows) == (3, 4)
 
 
 def test_late_batch_fills_the_hole_and_does_not_outlive_what_it_needs():
@@ -277,7 +277,8 @@ def test_fields_keep_their_names_and_dtypes_but_float64_is_cast():
     env = replace(ENV, observation=fields)
     buffer = ReplayBuffer(env, replay(4), unroll_length=1)
     buffer.insert(batch, 0, 0)
-    assert buffer.dropped_rows == 1
+    assert buffer.dropped_rows == buffer.refused_rows == 1
+    assert (buffer.rows, buffer.learnable_rows) == (1, 0)
     values["b"][0, 0, 1] = 0.7
     good = replace(
         batch, worker="w1", observations={k: pack(v) for k, v in values.items()}
@@ -359,6 +360,7 @@ def test_buffer_agrees_with_brute_force(history, capacity):
     assert buffer.rows == sum(
         int(streams[name].valid[first:last].sum()) for name, first, last in live
     )
+    assert buffer.learnable_rows == buffer.rows  # some wait, and each may come
 
 
 # --- checkpoints by reference ------------------------------------------------------
@@ -403,7 +405,7 @@ def test_restored_buffer_goes_on_as_the_first_would_have(order):
     restored = ReplayBuffer(ENV, replay(100), unroll_length=4)
     lost = restored.restore(buffer.references(), [log[i] for i in order])
     assert lost == 0
-    for name in ("rows", "samplable_rows", "pending_rows", "dropped_rows"):
+    for name in ("rows", "samplable_rows", "learnable_rows", "dropped_rows"):
         assert getattr(restored, name) == getattr(buffer, name), name
     assert restored.max_priority == buffer.max_priority
     assert restored.oldest_offsets() == buffer.oldest_offsets()
@@ -480,8 +482,7 @@ def test_frames_are_stacked_by_step_within_their_episode(k, length):
         after = sample.bootstrap_observations[""][i]
         there = int(after[-1][2])
         assert after.tolist() == stack_by_brute_force(stream, there, env, k)
-    held = buffer.rows - buffer.pending_rows
-    assert buffer.samplable_rows == held
+    assert buffer.learnable_rows == buffer.rows  # no frame of theirs is missing
 
 
 def test_rows_whose_frames_before_are_not_known_are_left_out():

@@ -1,30 +1,35 @@
 """Environments and a policy -> unrolls, and those -> records."""
 
+import bisect
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Discrete
 
 from infra.settings import Settings
 from producers.acting import QActor, RandomActor
 from producers.environments import describe_environments, make_environments
+from producers.episodes import Rows
 from producers.evaluation import evaluate
 from producers.policy import Policy, open_graph
-from producers.rollout import Rollout
+from producers.rollout import Rollout, UnrollArrays
 from producers.seeding import StreamSeeds
-from producers.unrolls import (
-    MAX_UNROLL_BYTES,
-    Packing,
-    encode_unrolls,
-    longest_unroll,
-    to_record,
-)
+from producers.spaces import describe
+from producers.unrolls import Packing, encode_unrolls, to_record
 from producers.watchdog import Watchdog
 from schemas.codec import decode, encode
 from schemas.errors import SchemaError
 from schemas.experiment import EnvSpec
-from schemas.records import NO_POLICY, SpaceField, Unroll
-from schemas.tensors import open_map, pack
+from schemas.records import NO_POLICY, SourceRef, SpaceField, Unroll
+from schemas.sizes import (
+    MAX_BATCH_BYTES,
+    MAX_UNROLL_BYTES,
+    longest_unroll,
+    most_steps,
+)
+from schemas.tensors import pack
+from stream_processors.tails import ReturnOptions, to_batch
 from tests.unit.envs.graphs import graph_record, linear_q, version_record
 
 MACHINE = Settings(env_modules=("tests.unit.envs",))
@@ -183,7 +188,7 @@ def test_what_the_environment_received_is_what_is_recorded(make):
     unroll = Rollout(environments, SEEDS).collect(random_actor(environments), 20)
     record = decode(encode(to_record(unroll, TEMPLATE, Packing())), Unroll)
     assert record.actions["move"].array().min() >= 7
-    opened = open_map(record.observations)
+    opened = {name: t.array() for name, t in record.observations.items()}
     assert set(opened) == {"a/0", "a/1", "b", "image"}
     assert opened["b"].dtype == np.float64 and opened["image"].shape == (21, 2, 3, 4, 4)
     for name, array in unroll.observations.items():
@@ -237,6 +242,102 @@ def test_an_unroll_too_large_for_a_record_is_cut_without_holes(make):
         expected_step = stop
     assert expected_step == 20
     assert sum(part.valid_steps for part in parts) == unroll.rows.valid.sum()
+
+
+def unroll_of(observations, actions):
+    """An unroll of these arrays, [T+1, B, ...] and [T, B], in which nothing ends."""
+    rows = actions.shape
+    none = np.zeros(rows, np.bool_)
+    return UnrollArrays(
+        first_step=0,
+        policy=NO_POLICY,
+        observations={"": observations},
+        actions={"": actions},
+        rows=Rows(np.ones(rows), none, none, ~none, none),
+        episodes=np.zeros(rows[1], np.int64),
+        states={},
+        behaviour={
+            "q_max": np.ones((rows[0] + 1, rows[1]), np.float32),
+            "q_taken": np.ones(rows, np.float32),
+            "log_prob": np.ones(rows, np.float32),
+        },
+        finished={},
+    )
+
+
+def batch_bytes(record):
+    """The size of the largest batch that a processor makes of an unroll."""
+    shape = (record.num_steps, record.num_envs)
+    columns = {
+        name: pack(np.ones(shape, dtype))
+        for name, dtype in {
+            "returns": "<f4",
+            "discounts": "<f4",
+            "bootstrap_steps": "<i4",
+            "priorities": "<f4",
+        }.items()
+    }
+    topic = "rollstream." + "e" * 63 + ".trajectories"
+    source = SourceRef(topic, 1023, 2**62)
+    options = ReturnOptions(n=1000, gamma=0.99)
+    return len(encode(to_batch(record, source, options, columns)))
+
+
+def test_the_batch_made_of_an_unroll_fits_its_topic_too():
+    """Small rows: observations that compress to nothing, and 16 bytes more in a batch.
+
+    One record of these would be within 8 MiB, and its batch of 13 MiB.
+    """
+    rows = (340, 1024)
+    unroll = unroll_of(np.zeros((341, 1024), np.int64), np.zeros(rows, np.int64))
+    at_random = {"log_prob": unroll.behaviour["log_prob"]}
+    unroll = replace(unroll, behaviour=at_random)
+    whole = encode(to_record(unroll, TEMPLATE, Packing()))
+    assert len(whole) <= MAX_UNROLL_BYTES
+    assert batch_bytes(decode(whole, Unroll)) > MAX_BATCH_BYTES
+    parts = list(encode_unrolls(unroll, TEMPLATE, Packing()))
+    assert [part.num_steps for part in parts] == [170, 170]
+    for part in parts:
+        assert batch_bytes(decode(part.value, Unroll)) <= MAX_BATCH_BYTES
+
+
+@pytest.mark.parametrize("wide", [1, 60, 4096])
+def test_the_longest_unroll_fits_whatever_the_observations_are(wide):
+    """Of as many environments as a worker accepts, and of a few."""
+    observation, action = SpaceField("", "box", "|u1", (wide,)), describe(Discrete(9))
+    num_envs = most_envs(observation, action)
+    rng = np.random.default_rng(0)
+    for envs in (num_envs, 1 + num_envs // 50):
+        steps = longest_unroll((observation,), action, envs)
+        noise = rng.integers(0, 256, (steps + 1, envs, wide), np.uint8)
+        unroll = unroll_of(noise, np.ones((steps, envs), np.int64))
+        (part,) = encode_unrolls(unroll, TEMPLATE, Packing())
+        assert part.num_steps == steps
+        in_replay = batch_bytes(decode(part.value, Unroll)) / MAX_BATCH_BYTES
+        assert in_replay <= 1
+        assert max(len(part.value) / MAX_UNROLL_BYTES, in_replay) > 0.95
+
+
+def most_envs(observation, action):
+    """The most environments of which a worker accepts one step."""
+
+    def refused(envs):
+        try:
+            return longest_unroll((observation,), action, envs) < 1
+        except SchemaError:
+            return True
+
+    return bisect.bisect_left(range(1, 1 << 20), True, key=refused)
+
+
+def test_an_unroll_may_be_as_long_as_compression_allows():
+    """Rewards and actions never compress: 10,000 steps would be a tensor too large."""
+    observation, action = SpaceField("", "box", "|u1", (1,)), describe(Discrete(9))
+    steps = most_steps((observation,), action, 1024)
+    assert longest_unroll((observation,), action, 1024) <= steps < 300
+    frames = SpaceField("", "box", "|u1", (84, 84))
+    assert most_steps((frames,), action, 16) == (64 << 20) // (84 * 84 * 16) - 1
+    assert most_steps((SpaceField("", "box", "<f8", (1 << 23,)),), action, 1) == 1
 
 
 def test_one_step_too_large_is_refused_with_the_sum():

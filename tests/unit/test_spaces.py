@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from producers.random_policy import draw
-from producers.spaces import SpaceRefused, Structure, describe, leaf_space
+from producers.spaces import SpaceRefused, Structure, describe
 from schemas.records import SpaceField
 from schemas.tensors import pack
 
@@ -32,6 +32,19 @@ NESTED = spaces.Dict(
         "c": spaces.Dict({"left": spaces.Box(0, 9, (2, 2), np.uint8)}),
     }
 )
+
+
+def leaf_space(field):
+    """The space that a field describes: it says enough to make one."""
+    dtype = np.dtype(field.dtype).type
+    if field.kind == "box":
+        return spaces.Box(field.low.array(), field.high.array(), dtype=dtype)
+    if field.kind == "discrete":
+        return spaces.Discrete(field.n[0], start=field.start[0], dtype=dtype)
+    if field.kind == "multi_binary":
+        return spaces.MultiBinary(field.shape)
+    n, start = (np.reshape(values, field.shape) for values in (field.n, field.start))
+    return spaces.MultiDiscrete(n, dtype=dtype, start=start)
 
 
 @pytest.mark.parametrize("space", LEAVES, ids=str)

@@ -49,6 +49,8 @@ def test_doubles_keep_their_last_digits():
         (Tensor("|u1", (1,) * 17, "RAW", b"1"), "at most 16 sizes"),
         (Tensor("|u1", (2**40, 2**40), "RAW", b""), "at most"),
         (Tensor("<f4", (1,), "ZSTD", b"not zstd"), "expected zstd"),
+        (Tensor("<f4\n", (1,), "RAW", b"1234"), "little-endian number"),
+        (Tensor("<f4", (1, 0, 2**62, 2**62), "RAW", b""), "at most"),
     ],
 )
 def test_a_bad_tensor_says_what_was_expected(tensor, says):

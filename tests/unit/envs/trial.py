@@ -107,16 +107,22 @@ class Trial:
             child.communicate()
 
     def grant(
-        self, incarnation: int, allowed: int, *, epoch: int = 0, **more: Any
+        self,
+        incarnation: int,
+        allowed: int,
+        *,
+        epoch: int = 0,
+        worker: str = "w0",
+        **more: Any,
     ) -> None:
-        """Give worker 0 credit, and say so again and again as a learner does."""
+        """Give a worker credit, and say so again and again as a learner does."""
         values: dict[str, Any] = {
             "experiment": self.name,
             "run_id": RUN_ID,
             "learner": "learner/0",
             "epoch": epoch,
             "min_policy": NO_POLICY,
-            "allowed": {"w0": WorkerCredit(incarnation, allowed)},
+            "allowed": {worker: WorkerCredit(incarnation, allowed)},
             "produced_at_ms": 0,
         }
         self.credit = Credit(**(values | more))
