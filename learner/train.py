@@ -93,7 +93,10 @@ def _learn(
     imported: _Import,
 ) -> int:
     # Step 4.
-    assembly, loop = imported.wait()
+    modules = imported.wait(stop)
+    if modules is None:
+        return _flush(sender)
+    assembly, loop = modules
     parts = assembly.assemble(context, epoch, sender, reporter, roster, env)
     learner = loop.Learner(parts)
     how = f"resumed at checkpoint {parts.number}" if parts.resumed else "a fresh start"
@@ -137,9 +140,16 @@ class _Import:
         except BaseException as exc:
             self._error = exc
 
-    def wait(self) -> list[ModuleType]:
-        """Return the modules; raises what importing them raised."""
-        self._thread.join()
+    def wait(self, stop: StopRequest) -> list[ModuleType] | None:
+        """Return the modules; None when told to stop meanwhile.
+
+        Raises:
+            Exception: what importing them raised.
+        """
+        while self._thread.is_alive():
+            if stop.is_set():
+                return None
+            self._thread.join(_POLL_S)
         if self._error is not None:
             raise self._error
         return [importlib.import_module(name) for name in self._names]

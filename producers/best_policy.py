@@ -19,9 +19,9 @@ from schemas.records import (
     PolicyRef,
     PolicyVersion,
 )
+from schemas.sizes import POLICY_CHUNK_BYTES
 from schemas.topics import METRICS, POLICIES, POLICY_HISTORY
 
-CHUNK_BYTES = 8 << 20
 # The learner alternates slots 0 and 1; these are the best's.
 _SLOTS = (2, 3)
 
@@ -123,7 +123,7 @@ class BestPolicy:
 
 def _split(policy: Policy, slot: int) -> tuple[PolicyVersion, list[PolicyChunk]]:
     data, version = policy.tensors, policy.version
-    if len(data) <= CHUNK_BYTES:
+    if len(data) <= POLICY_CHUNK_BYTES:
         return replace(version, tensors=data, num_chunks=0, slot=slot), []
     chunks = [
         PolicyChunk(
@@ -133,8 +133,8 @@ def _split(policy: Policy, slot: int) -> tuple[PolicyVersion, list[PolicyChunk]]
             version=version.version,
             slot=slot,
             chunk=i,
-            data=data[start : start + CHUNK_BYTES],
+            data=data[start : start + POLICY_CHUNK_BYTES],
         )
-        for i, start in enumerate(range(0, len(data), CHUNK_BYTES))
+        for i, start in enumerate(range(0, len(data), POLICY_CHUNK_BYTES))
     ]
     return replace(version, tensors=b"", num_chunks=len(chunks), slot=slot), chunks

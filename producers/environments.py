@@ -99,8 +99,3 @@ def _versions(registered: Any) -> dict[str, str]:
     except (importlib.metadata.PackageNotFoundError, ValueError):
         pass  # not a distribution: a module of the machine's own
     return versions
-
-
-def same_spaces(ours: EnvDescription, theirs: EnvDescription) -> bool:
-    """Whether two workers' environments speak the same records."""
-    return ours.has_same_spaces(theirs)

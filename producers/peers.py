@@ -5,7 +5,6 @@ from __future__ import annotations
 from infra.control.members import read_members
 from infra.control.role import RoleContext
 from infra.errors import RollstreamError
-from producers.environments import same_spaces
 from producers.worker_report import WorkerReport
 from schemas.records import EnvDescription
 
@@ -24,7 +23,7 @@ def check_peers(
         theirs = member.env
         if theirs is None or member.run_id != context.run_id:
             continue
-        if key != context.member_key and not same_spaces(env, theirs):
+        if key != context.member_key and not env.has_same_spaces(theirs):
             raise RollstreamError(
                 f"spaces: expected those of {key}, {theirs.env_id} "
                 f"{theirs.observation} {theirs.action}, found {env.env_id} "

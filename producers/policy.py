@@ -119,7 +119,7 @@ class BoundSession:
         self._outputs = session.output_names
         self._binding = onnx.io_binding()
         for name, array in params.items():
-            self._binding.bind_cpu_input(name, np.ascontiguousarray(array))
+            self._bind(name, array)
 
     def run(self, observations: Fields, states: Fields) -> dict[str, Array]:
         """Return the graph's outputs by name: the head's, and ``next_state/<name>``.
@@ -141,8 +141,8 @@ class BoundSession:
         return dict(zip(self._outputs, values, strict=True))
 
     def _bind(self, name: str, values: Array) -> None:
-        # The array's own memory is read: it must be as the graph expects it.
-        self._binding.bind_cpu_input(name, np.ascontiguousarray(values))
+        # Its own memory is read. (ascontiguousarray would make [1] of a scalar.)
+        self._binding.bind_cpu_input(name, np.asarray(values, order="C"))
 
 
 @dataclass(frozen=True)

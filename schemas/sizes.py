@@ -18,6 +18,8 @@ from schemas.topics import REPLAY
 
 MAX_UNROLL_BYTES = 8 << 20
 MAX_BATCH_BYTES = int(REPLAY.config["max.message.bytes"])
+POLICY_CHUNK_BYTES = 8_000_000
+"""A policy version with more bytes of tensors travels in parts of this size."""
 
 # Names, shapes and numbers of one record; and what a batch has of those beyond its
 # unroll.

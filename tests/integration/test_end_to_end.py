@@ -106,7 +106,7 @@ def launch(settings, tmp_path):
 
 def test_cartpole_is_learnt_though_every_role_is_killed_once(launch, settings):
     run = launch("killed", *SLOWLY)
-    run.wait_for(lambda: run.figures()[1] > 0)
+    run.wait_for(lambda: run.figures()[0] > 0)
     for role in ("producers.worker/0", "stream_processors.app/0", "learner.train/0"):
         os.kill(run.roles()[role], signal.SIGKILL)
     code, summary = run.finish()
@@ -129,7 +129,9 @@ def test_cartpole_is_learnt_though_every_role_is_killed_once(launch, settings):
 
 
 def test_ctrl_c_leaves_nothing_and_a_second_run_resumes(launch):
-    run = launch("resumed", *SLOWLY, "--set", "spec.seed=2")
+    # A number of steps as the goal: a pole may balance before it is interrupted.
+    goal = ("--set", "spec.stop={envSteps: 120000}", "--set", "spec.seed=2")
+    run = launch("resumed", *SLOWLY, *goal)
     run.wait_for(lambda: run.figures()[1] > 0)
     run.process.send_signal(signal.SIGINT)
     started_s = time.monotonic()
@@ -140,7 +142,7 @@ def test_ctrl_c_leaves_nothing_and_a_second_run_resumes(launch):
     steps, updates = stopped_at(run)
     assert updates > 0
 
-    again = launch("resumed", *QUICKLY, "--set", "spec.seed=2")
+    again = launch("resumed", *QUICKLY, *goal)
     code, summary = again.finish()
     assert code == 0, again.log.read_text()
     assert summary["resumed"] is True
@@ -190,9 +192,10 @@ def test_ctrl_c_ends_in_time_though_the_brokers_are_frozen(tmp_path):
     """A cluster of its own, which is frozen before the interrupt."""
     log = tmp_path / "frozen.log"
     environment = {"ROLLSTREAM_DATA_DIR": str(tmp_path), **WITHOUT_CLUSTER}
-    run = Command("frozen", *SLOWLY, log=log, **environment)
+    goal = ("--set", "spec.stop={envSteps: 1000000}")
+    run = Command("frozen", *SLOWLY, *goal, log=log, **environment)
     try:
-        run.wait_for(lambda: run.figures()[1] > 0)
+        run.wait_for(lambda: run.figures()[0] > 0)
         broker = broker_pid(tmp_path)
         os.kill(broker, signal.SIGSTOP)
         run.process.send_signal(signal.SIGINT)
@@ -209,9 +212,10 @@ def test_ctrl_c_ends_in_time_though_the_brokers_are_frozen(tmp_path):
 def test_a_broker_that_dies_is_started_again_and_nothing_is_lost(tmp_path):
     log = tmp_path / "revived.log"
     environment = {"ROLLSTREAM_DATA_DIR": str(tmp_path), **WITHOUT_CLUSTER}
-    run = Command("revived", *SLOWLY, log=log, **environment)
+    goal = ("--set", "spec.stop={envSteps: 60000}")
+    run = Command("revived", *SLOWLY, *goal, log=log, **environment)
     try:
-        run.wait_for(lambda: run.figures()[1] > 0)
+        run.wait_for(lambda: run.figures()[0] > 0)
         os.kill(broker_pid(tmp_path), signal.SIGKILL)
         code, summary = run.finish()
         assert code == 0, log.read_text()

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from producers.environments import same_spaces
 from tests.unit.learner_specs import box, discrete, environment
 
 ENV = environment(box((4,)))
@@ -26,4 +25,3 @@ def test_spaces_are_the_same_when_records_are(changes, expected):
     other = replace(ENV, **changes)
     assert ENV.has_same_spaces(other) is expected
     assert other.has_same_spaces(ENV) is expected
-    assert same_spaces(ENV, other) is expected

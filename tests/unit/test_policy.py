@@ -107,6 +107,19 @@ def test_observations_reach_the_graph_in_their_own_dtype():
     assert q.tolist() == [[258, 1020, 6]]
 
 
+def test_each_run_has_outputs_of_its_own_and_takes_any_layout():
+    record = version_record(GRAPH, 1, {"w": W, "b": B})
+    session = open_graph(GRAPH, ENV)
+    bound = session.bind(session.load(record, record.tensors))
+    first = bound.run(X, {})["q"]
+    before = first.copy()
+    second = bound.run({"": np.asfortranarray(X[""][::-1])}, {})["q"]
+    assert (
+        first.tolist() == before.tolist() and second.tolist() == before[::-1].tolist()
+    )
+    assert len(bound.run({"": X[""][:1]}, {})["q"]) == 1
+
+
 def test_parameters_may_be_named_with_or_without_their_prefix():
     record = version_record(GRAPH, 1, {"param/w": W, "param/b": B})
     assert open_graph(GRAPH, ENV).load(record, record.tensors).keys() == {
