@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from schemas.experiment import NetworkSpec
 from schemas.records import EnvDescription, SpaceField
+from schemas.sizes import flat_size
 
 _ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 _NO_STATES: Mapping[str, Tensor] = {}
@@ -19,44 +20,6 @@ _NO_STATES: Mapping[str, Tensor] = {}
 
 class UnsupportedSpace(ValueError):
     """An algorithm cannot act in, or see, such an environment."""
-
-
-def stack_frames(
-    fields: tuple[SpaceField, ...], frame_stack: int
-) -> tuple[SpaceField, ...]:
-    """Return the fields that a network sees: [k, ...] where k > 1 frames are stacked.
-
-    Bounds are left out: no network needs them.
-    """
-    if frame_stack == 1:
-        return fields
-    return tuple(
-        SpaceField(
-            field.name, field.kind, field.dtype, (frame_stack, *field.shape),
-            n=field.n, start=field.start,
-        )
-        for field in fields
-    )  # fmt: skip
-
-
-def flat_size(field: SpaceField) -> int:
-    """Return how many inputs a field makes: one-hot where it is discrete.
-
-    Raises:
-        UnsupportedSpace: the field's kind has no place in a network.
-    """
-    count = math.prod(field.shape)
-    if field.kind in ("box", "multi_binary"):
-        return count
-    if field.kind == "discrete":
-        return count * field.n[0]
-    if field.kind == "multi_discrete":
-        # A stack repeats the whole row of values.
-        return sum(field.n) * (count // len(field.n))
-    raise UnsupportedSpace(
-        f"observation {field.name!r}: expected box, discrete, multi_discrete or "
-        f"multi_binary, found {field.kind}"
-    )
 
 
 class Encoder(nn.Module):

@@ -21,10 +21,10 @@ from learner.roster import NewerLearner
 from schemas.codec import decode, encode
 from schemas.errors import SchemaError
 from schemas.records import PolicyChunk, PolicyGraph, PolicyVersion
+from schemas.sizes import POLICY_CHUNK_BYTES
 from schemas.tensors import Array
 from schemas.topics import POLICIES, POLICY_HISTORY
 
-CHUNK_BYTES = 8_000_000
 HISTORY_EVERY = 25
 
 _SLOTS = 2  # readers of the version before this one still find its chunks
@@ -200,6 +200,7 @@ class Publisher:
 
 def _cut(data: bytes) -> list[bytes]:
     """Return the parts of what is too large for one record; [] when it is not."""
-    if len(data) <= CHUNK_BYTES:
+    if len(data) <= POLICY_CHUNK_BYTES:
         return []
-    return [data[i : i + CHUNK_BYTES] for i in range(0, len(data), CHUNK_BYTES)]
+    starts = range(0, len(data), POLICY_CHUNK_BYTES)
+    return [data[start : start + POLICY_CHUNK_BYTES] for start in starts]

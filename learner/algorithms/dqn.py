@@ -21,11 +21,12 @@ from learner.algorithms.base import (
     restore_tensors,
     without_prefix,
 )
-from learner.networks import QNetwork, discrete_action, stack_frames
+from learner.networks import QNetwork, discrete_action
 from learner.optimiser import FlatAdam, flatten_parameters
 from learner.sample import Sample
 from schemas.experiment import Spec
 from schemas.records import EnvDescription
+from schemas.sizes import stacked
 from schemas.tensors import Array
 
 
@@ -42,7 +43,8 @@ class Dqn:
         self._spec = spec
         learner = spec.learner
         self._action = discrete_action(env, "dqn")
-        self._observation = stack_frames(env.observation, spec.env.frame_stack)
+        frames = spec.env.frame_stack
+        self._observation = tuple(stacked(f, frames) for f in env.observation)
         self._device = choose_device(learner.device)
         self._network = self._make_network()
         self._target = self._make_network()

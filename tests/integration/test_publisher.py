@@ -174,7 +174,7 @@ def test_large_policies_travel_in_chunks(policies, graph):
 def test_chunks_alternate_between_slots_with_the_manifest_last(
     policies, graph, monkeypatch
 ):
-    monkeypatch.setattr(publisher_module, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(publisher_module, "POLICY_CHUNK_BYTES", 1000)
     publisher = policies.publisher()
     publisher.publish_graph(graph)
     for value in range(3):

@@ -2,12 +2,12 @@
 
 import pytest
 
-from learner.networks import Encoder, stack_frames
+from learner.networks import Encoder
 from schemas.errors import SchemaError
 from schemas.experiment import SpecError, from_values
 from schemas.fit import check_fit
 from schemas.records import SpaceField
-from schemas.sizes import longest_unroll
+from schemas.sizes import longest_unroll, stacked
 from tests.unit.learner_specs import DICT_OBSERVATION, box, discrete, environment
 
 
@@ -125,7 +125,7 @@ def test_a_goal_needs_somebody_who_judges():
     ids=["box", "discrete", "multi_discrete", "multi_binary", "dict"],
 )
 def test_a_scale_has_a_number_for_each_input_of_the_network(observation, frame_stack):
-    inputs = Encoder(stack_frames(observation, frame_stack), ()).features
+    inputs = Encoder(tuple(stacked(f, frame_stack) for f in observation), ()).features
     env = environment(*observation)
 
     def found(count):

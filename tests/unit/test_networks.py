@@ -6,10 +6,11 @@ from learner.networks import (
     QNetwork,
     UnsupportedSpace,
     discrete_action,
-    stack_frames,
 )
+from schemas.errors import SchemaError
 from schemas.experiment import NetworkSpec
 from schemas.records import SpaceField
+from schemas.sizes import stacked
 from tests.unit.learner_specs import box, discrete, environment
 
 
@@ -35,14 +36,14 @@ def test_multi_discrete_values_become_one_hot_each():
 
 
 def test_stacked_discrete_frames_become_one_hot_each():
-    (stacked,) = stack_frames((discrete(2),), 3)
-    assert encode(stacked, [[0, 1, 1]]) == [[1, 0, 0, 1, 0, 1]]
+    field = stacked(discrete(2), 3)
+    assert encode(field, [[0, 1, 1]]) == [[1, 0, 0, 1, 0, 1]]
 
 
 def test_stacked_multi_discrete_frames_become_one_hot_each():
     field = SpaceField("", "multi_discrete", "<i8", (2,), n=(2, 3), start=(0, 0))
-    (stacked,) = stack_frames((field,), 2)
-    assert encode(stacked, [[[1, 2], [0, 0]]]) == [[0, 1, 0, 0, 1, 1, 0, 1, 0, 0]]
+    field = stacked(field, 2)
+    assert encode(field, [[[1, 2], [0, 0]]]) == [[0, 1, 0, 0, 1, 1, 0, 1, 0, 0]]
 
 
 def test_fields_are_joined_in_the_order_of_the_description_not_of_the_mapping():
@@ -63,7 +64,7 @@ def test_observation_scale_of_another_length_is_refused():
 
 def test_unknown_kind_of_observation_is_refused_with_its_name():
     field = SpaceField("head/tail", "sequence", "<f4", ())
-    with pytest.raises(UnsupportedSpace, match="head/tail.*sequence"):
+    with pytest.raises(SchemaError, match="head/tail.*sequence"):
         Encoder((field,), ())
 
 
