@@ -22,7 +22,7 @@ NAMES = {
 }  # fmt: skip
 # Slow enough that there is time to do harm before the pole balances.
 SLOWLY = (
-    *("--set", "spec.workers.maxEnvStepsPerS=4000"),
+    *("--set", "spec.workers.maxEnvStepsPerS=1500"),
     *("--set", "spec.learner.checkpointIntervalS=2"),
 )
 WITHOUT_CLUSTER = {"KAFKA_BOOTSTRAP_SERVERS": "", "ROLLSTREAM_ZOOKEEPER": ""}
@@ -130,7 +130,7 @@ def test_cartpole_is_learnt_though_every_role_is_killed_once(launch, settings):
 
 def test_ctrl_c_leaves_nothing_and_a_second_run_resumes(launch):
     # A number of steps as the goal: a pole may balance before it is interrupted.
-    goal = ("--set", "spec.stop={envSteps: 120000}", "--set", "spec.seed=2")
+    goal = ("--set", "spec.stop={envSteps: 60000}", "--set", "spec.seed=2")
     run = launch("resumed", *SLOWLY, *goal)
     run.wait_for(lambda: run.figures()[1] > 0)
     run.process.send_signal(signal.SIGINT)
@@ -212,7 +212,7 @@ def test_ctrl_c_ends_in_time_though_the_brokers_are_frozen(tmp_path):
 def test_a_broker_that_dies_is_started_again_and_nothing_is_lost(tmp_path):
     log = tmp_path / "revived.log"
     environment = {"ROLLSTREAM_DATA_DIR": str(tmp_path), **WITHOUT_CLUSTER}
-    goal = ("--set", "spec.stop={envSteps: 60000}")
+    goal = ("--set", "spec.stop={envSteps: 30000}")
     run = Command("revived", *SLOWLY, *goal, log=log, **environment)
     try:
         run.wait_for(lambda: run.figures()[0] > 0)
