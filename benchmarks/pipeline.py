@@ -31,6 +31,7 @@ from infra.kafka.clients import make_producer
 from infra.kafka.delivery import Sender
 from infra.kafka.topic_admin import delete_topics
 from infra.monitoring.follow import MetricsFollower
+from infra.monitoring.progress import Progress
 from infra.settings import Settings
 from schemas.experiment import Experiment, from_values
 from schemas.topics import TOPICS, topic_name
@@ -148,7 +149,8 @@ class Meter:
         self._first: dict[str, float] = {}
         self._last: dict[str, float] = {}
         self._peak_mb: dict[str, float] = {}
-        self.worker_samples: list[tuple[float, int]] = []
+        # By worker: when it reported, by its own clock, and its steps by then.
+        self._reports: dict[int, dict[int, float]] = {}
 
     def sample(self) -> None:
         """Look at every process that still runs."""
@@ -161,6 +163,17 @@ class Meter:
             self._first.setdefault(role, self._last[role])
             peak = max(self._peak_mb.get(role, 0.0), memory.rss / 2**20)
             self._peak_mb[role] = peak
+
+    def note_workers(self, progress: Progress) -> None:
+        """Take in the workers' newest reports."""
+        for (role, index), point in progress.points.items():
+            if role == "worker":
+                reports = self._reports.setdefault(index, {})
+                reports[point.produced_at_ms] = point.values["env_steps"]
+
+    def worker_steps_per_s(self) -> float:
+        """Return the workers' rate over the second half, when all is under way."""
+        return sum(map(_rate_of_second_half, self._reports.values()))
 
     def uses(self) -> list[ProcessUse]:
         """Return what each process used."""
@@ -218,8 +231,7 @@ def _wait(
     while side.poll() is None:
         follower.poll(_SAMPLE_S)
         meter.sample()
-        produced = follower.progress.total("worker", "env_steps")
-        meter.worker_samples.append((time.monotonic(), produced))
+        meter.note_workers(follower.progress)
         for gone in supervisor.poll():
             raise RollstreamError(
                 f"bench: {gone.assignment.key} ended with {gone.code}: {gone.last_line}"
@@ -244,7 +256,7 @@ def _figures(
     steps = follower.progress.total("worker", "env_steps")
     size = follower.progress.total("worker", "bytes")
     return {
-        "worker_steps_per_s": round(_worker_rate(meter.worker_samples)),
+        "worker_steps_per_s": round(meter.worker_steps_per_s()),
         "learner_ready_steps_per_s": round(output["steps_per_s"]),
         "latency_ms": output["latency_ms"],
         "bytes_per_step": round(size / max(steps, 1), 1),
@@ -253,15 +265,12 @@ def _figures(
     }
 
 
-def _worker_rate(samples: list[tuple[float, int]]) -> float:
-    """Steps/s over the second half of the time, when all is under way."""
-    half = samples[len(samples) // 2 :]
-    # Workers report once a second: from change to change is exact.
-    changes = [b for a, b in zip(half, half[1:], strict=False) if a[1] != b[1]]
-    if len(changes) < 2:
+def _rate_of_second_half(reports: dict[int, float]) -> float:
+    half = sorted(reports.items())[len(reports) // 2 :]
+    if len(half) < 2:
         return 0.0
-    (first_s, first), (last_s, last) = changes[0], changes[-1]
-    return (last - first) / (last_s - first_s)
+    (first_ms, first), (last_ms, last) = half[0], half[-1]
+    return (last - first) / (last_ms - first_ms) * 1000
 
 
 def _delete_topics(settings: Settings, name: str) -> None:

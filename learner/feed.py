@@ -21,7 +21,7 @@ from infra.kafka.clients import make_consumer
 from infra.kafka.dead_letters import dead_letter
 from infra.kafka.delivery import Sender
 from infra.kafka.foreign_schemas import learn_schema
-from infra.kafka.reading import watermarks
+from infra.kafka.reading import committed_offsets, watermarks
 from infra.monitoring.reporter import Reporter
 from learner.counters import Counters
 from learner.log_start import LogMismatch, Start, resume_at
@@ -34,7 +34,6 @@ from schemas.topics import REPLAY
 SCHEMA_WAIT_S = 30.0
 
 _MESSAGES_A_POLL = 32
-_TIMEOUT_S = 30.0
 _SCHEMA_POLL_S = 0.5
 _GONE = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -209,9 +208,7 @@ class Feed:
         )
 
     def _read_committed(self) -> dict[int, int]:
-        wanted = [TopicPartition(self.topic, p) for p in self.positions]
-        found = self._consumer.committed(wanted, timeout=_TIMEOUT_S)
-        return {item.partition: max(item.offset, -1) for item in found}
+        return committed_offsets(self._consumer, self.topic, self.positions)
 
     def close(self) -> None:
         """Leave the broker."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from confluent_kafka import TopicPartition
+from collections.abc import Collection
 
 from infra.errors import KafkaUnavailable
 from infra.kafka.clients import Traffic, make_consumer
-from infra.kafka.reading import read_to_end, watermarks
+from infra.kafka.reading import committed_offsets, read_to_end, watermarks
 from infra.settings import Settings
 from stream_processors.health import LogRange
 
@@ -16,29 +14,28 @@ _TIMEOUT_S = 15.0
 
 
 def read_ranges(
-    settings: Settings, group: str, topic: str, partitions: Iterable[int]
+    settings: Settings, group: str, topic: str, partitions: Collection[int]
 ) -> list[LogRange]:
     """Ask for the committed offset and the ends of each partition; blocks.
 
     Raises:
         KafkaUnavailable: no answer within 15 s.
     """
-    wanted = [TopicPartition(topic, partition) for partition in sorted(partitions)]
-    if not wanted:
+    if not partitions:
         return []
     consumer = make_consumer(
         settings, group=group, client_id=f"{group}-ranges", traffic=Traffic.CONTROL
     )
     try:
         # Committed first: read second, the end cannot be behind it.
-        committed = consumer.committed(wanted, timeout=_TIMEOUT_S)
+        committed = committed_offsets(consumer, topic, sorted(partitions), _TIMEOUT_S)
         return [
             LogRange(
-                each.partition,
-                max(-1, each.offset),
-                *watermarks(consumer, topic, each.partition, _TIMEOUT_S),
+                partition,
+                offset,
+                *watermarks(consumer, topic, partition, _TIMEOUT_S),
             )
-            for each in committed
+            for partition, offset in committed.items()
         ]
     finally:
         consumer.close()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -23,6 +23,8 @@ from infra.settings import Settings
 _TIMEOUT_S = 30.0
 _POLL_S = 0.1
 _BATCH = 500
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,48 @@ def latest_by_key(
     return latest
 
 
+def patiently(ask: Callable[[float], Answer], timeout_s: float) -> Answer:
+    """Asks again while the answer is one that passes by itself.
+
+    A broker that has just come back knows neither its partitions nor its groups for a
+    moment; the client returns such errors from a request instead of asking again.
+
+    Args:
+        ask: Is given the seconds that are left.
+        timeout_s: After which the last error is raised.
+
+    Raises:
+        KafkaException: The last error, or one that stays.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        try:
+            return ask(max(deadline_s - time.monotonic(), _POLL_S))
+        except KafkaException as exc:
+            passes = exc.args[0].code() in _PASSING
+            if not passes or time.monotonic() + _POLL_S > deadline_s:
+                raise
+        time.sleep(_POLL_S)
+
+
+def committed_offsets(
+    consumer: Consumer,
+    topic: str,
+    partitions: Iterable[int],
+    timeout_s: float = _TIMEOUT_S,
+) -> dict[int, int]:
+    """Asks for the committed offset of the consumer's group; -1 where there is none.
+
+    Raises:
+        KafkaException: The brokers do not answer in time.
+    """
+    wanted = [TopicPartition(topic, partition) for partition in partitions]
+    found = patiently(
+        lambda left_s: consumer.committed(wanted, timeout=left_s), timeout_s
+    )
+    return {item.partition: max(item.offset, -1) for item in found}
+
+
 def watermarks(
     consumer: Consumer, topic: str, partition: int, timeout_s: float = _TIMEOUT_S
 ) -> tuple[int, int]:
@@ -144,9 +188,11 @@ def watermarks(
 
     With read-committed isolation the end is the last stable offset.
     """
+    where = TopicPartition(topic, partition)
     try:
-        found = consumer.get_watermark_offsets(
-            TopicPartition(topic, partition), timeout=timeout_s
+        found = patiently(
+            lambda left_s: consumer.get_watermark_offsets(where, timeout=left_s),
+            timeout_s,
         )
     except KafkaException as exc:
         error = exc.args[0]
@@ -164,6 +210,14 @@ def watermarks(
         )
     return int(found[0]), int(found[1])
 
+
+_PASSING = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
 
 _TOPIC_ERRORS = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,

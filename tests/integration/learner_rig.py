@@ -15,14 +15,13 @@ from concurrent.futures import Future
 
 import numpy as np
 import pytest
-from confluent_kafka import TopicPartition
 
 from infra.control.experiments import new_run_id, publish_experiment
 from infra.control.members import ensure_experiment_topics, register
 from infra.control.role import RoleContext, StopRequest
 from infra.kafka.clients import make_consumer, make_producer
 from infra.kafka.delivery import Sender
-from infra.kafka.reading import read_to_end
+from infra.kafka.reading import committed_offsets, read_to_end
 from learner import assembly, loop
 from learner.actor_graph import export_actor
 from learner.checkpoint import CheckpointStore
@@ -281,10 +280,9 @@ class Rig:
             self.settings, group=self.context().group(), client_id="rig-group"
         )
         partitions = range(self.experiment.spec.topics.partitions)
-        wanted = [TopicPartition(self.topic(REPLAY), p) for p in partitions]
-        found = consumer.committed(wanted, timeout=30)
+        found = committed_offsets(consumer, self.topic(REPLAY), partitions)
         consumer.close()
-        return {item.partition: item.offset for item in found if item.offset >= 0}
+        return {p: offset for p, offset in found.items() if offset >= 0}
 
     def wait_for(self, condition, timeout_s=45.0, learner=None):
         """Wait until ``condition()`` is true; the learner must not end meanwhile."""

@@ -91,7 +91,7 @@ def test_a_last_save_that_failed_is_in_the_exit_code(problem, code):
     parts = SimpleNamespace(resumed=False, number=0)
     assembly = SimpleNamespace(assemble=lambda *args: parts)
     imported = SimpleNamespace(
-        wait=lambda: (assembly, SimpleNamespace(Learner=FakeLearner))
+        wait=lambda stop: (assembly, SimpleNamespace(Learner=FakeLearner))
     )
     reporter, sender = Reporter(), SimpleNamespace(flush=lambda timeout_s: 0)
     stop = SimpleNamespace(reason="the test")

@@ -1,0 +1,38 @@
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from infra.kafka.reading import patiently
+
+
+class Broker:
+    """Answers with errors first."""
+
+    def __init__(self, *codes):
+        self.codes = list(codes)
+        self.asked = 0
+
+    def __call__(self, left_s):
+        self.asked += 1
+        if self.codes:
+            raise KafkaException(KafkaError(self.codes.pop(0)))
+        return "answer"
+
+
+def test_an_error_that_passes_is_waited_out():
+    broker = Broker(KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.NOT_COORDINATOR)
+    assert patiently(broker, 5.0) == "answer"
+    assert broker.asked == 3
+
+
+def test_an_error_that_stays_is_raised_at_once():
+    broker = Broker(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(KafkaException):
+        patiently(broker, 5.0)
+    assert broker.asked == 1
+
+
+def test_patience_ends():
+    broker = Broker(*[KafkaError.NOT_COORDINATOR] * 100)
+    with pytest.raises(KafkaException):
+        patiently(broker, 0.3)
+    assert 1 < broker.asked < 100
