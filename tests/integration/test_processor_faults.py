@@ -116,10 +116,15 @@ def test_a_broker_that_dies_and_comes_back_loses_nothing(
     try:
         with Rig(own, tmp_path) as rig:
             child, asked = rig.start(0), rig.start(1)
+            both = (child, asked)
+            wait_until(
+                lambda: not any(is_alone(each, port) for each in both),
+                60.0,
+                "both are connected",
+            )
             with loaded(rig):
-                rig.wait_until_some_committed(60)
+                rig.wait_until_some_committed(60, timeout_s=60.0)
                 cluster.kill_broker()
-                both = (child, asked)
                 wait_until(
                     lambda: all(is_alone(each, port) for each in both),
                     10.0,
@@ -129,8 +134,8 @@ def test_a_broker_that_dies_and_comes_back_loses_nothing(
                 assert terminate(asked) < 8.0
                 assert asked.returncode in (0, 4)
                 cluster.restart_broker()
-                rig.wait_until_some_committed(100, timeout_s=40.0)
-            rig.wait_until_all_committed()
+                rig.wait_until_some_committed(100, timeout_s=120.0)
+            rig.wait_until_all_committed(timeout_s=90.0)
             assert child.poll() is None
             print("repeated rows:", rig.check())
     finally:
