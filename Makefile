@@ -37,7 +37,7 @@ bench: setup ## measure the pipeline: steps/s, latency, bytes, CPU
 	$(BIN)/rollstream bench replay-buffer
 
 chaos: setup ## kill and freeze roles and brokers while work goes on
-	$(BIN)/pytest -m chaos
+	$(BIN)/pytest -n 0 -m "chaos or heavy"
 
 clean: ## remove the virtual environment and caches (not the data directory)
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
