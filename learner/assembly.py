@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from infra.control.experiments import run_directory
 from infra.control.role import RoleContext
 from infra.errors import RollstreamError
 from infra.kafka.clients import make_admin
@@ -51,8 +52,8 @@ class CannotResume(RollstreamError):
 
 def checkpoint_directory(context: RoleContext) -> Path:
     """Return where a run's checkpoints are."""
-    root = context.settings.data_dir / "experiments" / context.experiment.name
-    return root / context.run_id / "checkpoints"
+    run = run_directory(context.settings, context.experiment.name, context.run_id)
+    return run / "checkpoints"
 
 
 def assemble(

@@ -6,6 +6,7 @@ import re
 import secrets
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from infra.clock import now_ms
 from infra.errors import RollstreamError
@@ -104,6 +105,11 @@ def publish_experiment(
 def forget_experiment(sender: Sender, name: str) -> None:
     """Publish that there is no such experiment any more."""
     sender.send_and_wait(topic_name(EXPERIMENTS), None, name)
+
+
+def run_directory(settings: Settings, name: str, run_id: str) -> Path:
+    """Return where checkpoints, logs and the learning curve of a run lie."""
+    return settings.data_dir / "experiments" / name / run_id
 
 
 def new_run_id() -> str:

@@ -19,6 +19,7 @@ from infra.control.experiments import (
     new_run_id,
     publish_experiment,
     read_experiment,
+    run_directory,
 )
 from infra.control.members import ensure_experiment_topics, ensure_shared_topics
 from infra.control.scheduler import wanted_roles
@@ -78,8 +79,9 @@ class Run:
         """Where checkpoints, logs and the learning curve of the run lie."""
         if self.published is None:
             raise RuntimeError("the experiment is not published yet")
-        root = self._settings.data_dir / "experiments" / self._experiment.name
-        return root / self.published.run_id
+        return run_directory(
+            self._settings, self._experiment.name, self.published.run_id
+        )
 
     @property
     def progress(self) -> Progress:
