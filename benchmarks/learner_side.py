@@ -60,7 +60,7 @@ class LearnerSide:
         self._sender = Sender(
             make_producer(context.settings, client_id=context.client_id)
         )
-        self._epoch = register(self._sender, context)
+        self._epoch = register(self._sender, context, stop)
         self._reporter = Reporter(self._sender, context, self._epoch)
         self._roster = Roster(context, self._reporter, self._epoch)
         self._ledger = Ledger(context.run_id)

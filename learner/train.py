@@ -52,7 +52,7 @@ def run(context: RoleContext, stop: StopRequest) -> int:
     imported = _Import("learner.assembly", "learner.loop")
     # Step 2.
     sender = Sender(make_producer(context.settings, client_id=context.client_id))
-    epoch = register(sender, context)
+    epoch = register(sender, context, stop)
     reporter = Reporter(sender, context, epoch)
     roster = Roster(context, reporter, epoch)
     try:

@@ -57,7 +57,7 @@ class Evaluator:
         Raises:
             Superseded: a newer evaluator of this run exists.
         """
-        incarnation = register(self._sender, self._context)
+        incarnation = register(self._sender, self._context, self._stop)
         self._reporter = Reporter(self._sender, self._context, incarnation)
         self._best.recall()
         self._followed.start(incarnation)

@@ -11,6 +11,7 @@ from infra.control.role import (
     EXIT_UNDELIVERED,
     RoleContext,
     StopRequest,
+    ToldToStop,
     role_main,
 )
 from infra.errors import DeliveryError, RollstreamError
@@ -108,6 +109,10 @@ class Worker:
                 if after is After.IDLE and not self._wait_idle():
                     after = After.STOP
             return self._finish()
+        except ToldToStop:
+            if self._gate.incarnation < 0:
+                raise
+            return self._finish()
         except RollstreamError as exc:
             if not isinstance(exc, DeliveryError):
                 self._report.event("worker-failed", "alert", str(exc))
@@ -125,7 +130,7 @@ class Worker:
             self._owing = [
                 c for c in (*self._owing, self._counts) if c.undelivered_steps
             ]
-        incarnation = register(self._sender, self._context, self._env)
+        incarnation = register(self._sender, self._context, self._stop, self._env)
         if is_first:
             self._followed.start(incarnation)
         self._gate = self._gate.renew(self._spec, incarnation)

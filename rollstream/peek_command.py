@@ -80,7 +80,7 @@ def _starts(
         settings, group=None, client_id="peek", traffic=Traffic.CONTROL
     )
     with closing(consumer):
-        partitions = partitions_of(consumer, topic)
+        partitions = partitions_of(consumer, topic, unknown_s=0.0)
         if partition is not None:
             if partition not in partitions:
                 raise BadOffset(

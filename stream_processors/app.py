@@ -30,9 +30,10 @@ from stream_processors.assignments import Assignments, Commits
 from stream_processors.exits import Exits
 from stream_processors.telemetry import Telemetry
 from stream_processors.transport import App, Transport
-from stream_processors.watchdog import Watchdog
+from stream_processors.watchdog import StopDeadline, Watchdog
 
 METRICS_PORT = "ROLLSTREAM_METRICS_PORT"
+METADATA_MAX_AGE_MS = 3000
 _TICK_S = 0.1
 _DRAIN_S = 3.0
 _REPORT_S = 1.0
@@ -60,6 +61,9 @@ def app_settings(context: RoleContext) -> dict[str, Any]:
         # 0: the plain round-robin assignor; there is no table to keep a copy of.
         "table_standby_replicas": 0,
         "consumer_auto_offset_reset": "earliest",
+        # A broker that has just come back may not know the topic yet; who leads the
+        # group then hands out no partition, until it asks again.
+        "consumer_metadata_max_age_ms": METADATA_MAX_AGE_MS,
         # A killed member blocks its partitions this long; the broker allows no less.
         "broker_session_timeout": 6.0,
         "broker_heartbeat_interval": 1.0,
@@ -144,7 +148,7 @@ def run(context: RoleContext, stop: StopRequest) -> int:
             context.settings, client_id=context.client_id, traffic=Traffic.CONTROL
         )
     )
-    reporter = Reporter(sender, context, register(sender, context))
+    reporter = Reporter(sender, context, register(sender, context, stop))
     exits = Exits(sender, reporter)
     processor = Processor(context, sender, telemetry, exits)
     reporting = Reporting(reporter, telemetry, sender)
@@ -186,9 +190,8 @@ async def _serve(
         since = (processor.sending_since(), commits.committing_since)
         return min((each for each in since if each is not None), default=None)
 
-    watchdog = Watchdog(
-        context.settings, stop, exits, waiting_since, processor.num_sending
-    )
+    StopDeadline(stop, exits, processor.num_sending).start()
+    watchdog = Watchdog(context, waiting_since, lambda: telemetry.positions)
     watchdog.start()
     starting = asyncio.ensure_future(app.start())
     while not (stop.is_set() or exits.leaving or app.should_stop):

@@ -84,5 +84,6 @@ class Generation:
         return self.partitions[number]
 
     def positions(self) -> tuple[Position, ...]:
-        """Return where each partition stands."""
-        return tuple(each.position() for each in self.partitions.values())
+        """Return where each partition stands, by their numbers."""
+        found = sorted(self.partitions.items())
+        return tuple(each.position() for _, each in found)

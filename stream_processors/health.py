@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from schemas.records import Position
+
 STUCK_DELIVERY_S = 120.0
 STUCK_LOOP_S = 60.0
 FROZEN_S = 5.0
+# Longer than a processor waits for the schema of a record.
+STILL_S = 90.0
+UNOWNED_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,21 @@ def stuck(pulse: Pulse, now: float) -> str:
         if waited > STUCK_DELIVERY_S:
             return f"a send or commit is under way for {waited:.0f} s"
     return ""
+
+
+class Stillness:
+    """For how long the positions of a processor have not changed."""
+
+    def __init__(self) -> None:
+        self._places: list[tuple[int, int]] = []
+        self._since: float | None = None
+
+    def note(self, positions: tuple[Position, ...], now: float) -> float:
+        """Return for how many seconds they have been these ones."""
+        places = [(each.partition, each.position) for each in positions]
+        if self._since is None or places != self._places:
+            self._places, self._since = places, now
+        return now - self._since
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A thread that ends the process when it hangs, running or leaving."""
+"""Threads that end the process when it hangs, running or leaving."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaException
 
-from infra.control.role import EXIT_ERROR, EXIT_OK, EXIT_UNDELIVERED, StopRequest
+from infra.control.role import (
+    EXIT_ERROR,
+    EXIT_OK,
+    EXIT_UNDELIVERED,
+    RoleContext,
+    StopRequest,
+)
 from infra.kafka.clients import make_admin
-from infra.settings import Settings
+from schemas.records import Position
+from schemas.topics import TRAJECTORIES
 from stream_processors.exits import EXIT_CRASH, Exits
-from stream_processors.health import Pulse, stuck
+from stream_processors.health import FROZEN_S, Pulse, stuck
+from stream_processors.standstill import Standstill
 
 STOP_DEADLINE_S = 7.5
 _LOOK_S = 0.25
@@ -22,57 +30,73 @@ _ANSWER_S = 5.0
 _log = logging.getLogger("rollstream.processor")
 
 
-class Watchdog(threading.Thread):
-    """Looks four times a second.
+class StopDeadline(threading.Thread):
+    """Ends a process that is leaving and does not get there.
 
-    Leaving: Faust's shutdown hangs for a minute or more while the broker is away, so
-    there is a deadline; what is not acknowledged is read again by the next owner.
-    Running: what hangs although the broker answers is ended, to be started again.
+    Faust's shutdown hangs for a minute or more while the broker is away; what is not
+    acknowledged is read again by the next owner.
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        stop: StopRequest,
-        exits: Exits,
-        waiting_since: Callable[[], float | None],
-        num_sending: Callable[[], int],
+        self, stop: StopRequest, exits: Exits, num_sending: Callable[[], int]
     ) -> None:
-        super().__init__(name="watchdog", daemon=True)
-        self._settings = settings
+        super().__init__(name="stop-deadline", daemon=True)
         self._stop_request = stop
         self._exits = exits
-        self._waiting_since = waiting_since
         self._num_sending = num_sending
-        self.ticked = time.monotonic()
 
     def run(self) -> None:
-        """Look, until the process ends."""
-        looked = time.monotonic()
-        leaving_since: float | None = None
-        while True:
+        """Wait until we leave, then for the deadline."""
+        while not (self._stop_request.is_set() or self._exits.leaving):
             time.sleep(_LOOK_S)
-            now = time.monotonic()
-            if self._stop_request.is_set() or self._exits.leaving:
-                leaving_since = leaving_since or now
-                if now - leaving_since > STOP_DEADLINE_S:
-                    self._leave()
-            pulse = Pulse(looked, self.ticked, self._waiting_since())
-            reason = stuck(pulse, now)
-            if reason and self._broker_answers():
-                _log.critical("ended by the watchdog: %s", reason)
-                logging.shutdown()
-                os._exit(EXIT_CRASH)
-            # Not `now`: asking the broker takes a while.
-            looked = time.monotonic()
-
-    def _leave(self) -> None:
+        time.sleep(STOP_DEADLINE_S)
         sending = self._num_sending()
         _log.warning("stop: not done within %g s; %d sends", STOP_DEADLINE_S, sending)
         logging.shutdown()
         if self._exits.failure:
             os._exit(EXIT_ERROR)
         os._exit(EXIT_UNDELIVERED if sending else EXIT_OK)
+
+
+class Watchdog(threading.Thread):
+    """Ends a process that hangs although the broker answers, to be started again."""
+
+    def __init__(
+        self,
+        context: RoleContext,
+        waiting_since: Callable[[], float | None],
+        positions: Callable[[], tuple[Position, ...]],
+    ) -> None:
+        super().__init__(name="watchdog", daemon=True)
+        self._settings = context.settings
+        self._standstill = Standstill(
+            context.settings, context.group(), context.topic(TRAJECTORIES)
+        )
+        self._waiting_since = waiting_since
+        self._positions = positions
+        self.ticked = time.monotonic()
+
+    def run(self) -> None:
+        """Look, until the process ends."""
+        looked = time.monotonic()
+        while True:
+            time.sleep(_LOOK_S)
+            reason = self._look(time.monotonic(), looked)
+            if reason:
+                _log.critical("ended by the watchdog: %s", reason)
+                logging.shutdown()
+                os._exit(EXIT_CRASH)
+            # Anew: asking the broker takes a while.
+            looked = time.monotonic()
+
+    def _look(self, now: float, looked: float) -> str:
+        if now - looked > FROZEN_S:
+            self._standstill.reset()
+        pulse = Pulse(looked, self.ticked, self._waiting_since())
+        reason = stuck(pulse, now)
+        if reason and self._broker_answers():
+            return reason
+        return self._standstill.reason(self._positions(), now)
 
     def _broker_answers(self) -> bool:
         try:

@@ -7,7 +7,7 @@ import os
 import platform
 
 from infra.clock import now_ms
-from infra.control.role import RoleContext
+from infra.control.role import RoleContext, StopRequest
 from infra.kafka.delivery import Sender
 from infra.kafka.reading import latest_by_key
 from infra.kafka.topic_admin import (
@@ -30,7 +30,10 @@ _log = logging.getLogger("rollstream")
 
 
 def register(
-    sender: Sender, context: RoleContext, env: EnvDescription | None = None
+    sender: Sender,
+    context: RoleContext,
+    stop: StopRequest,
+    env: EnvDescription | None = None,
 ) -> int:
     """Publish the Member record of this process; return its offset.
 
@@ -39,6 +42,7 @@ def register(
 
     Raises:
         DeliveryError: it cannot be delivered.
+        ToldToStop: before it was.
     """
     member = Member(
         experiment=context.experiment.name,
@@ -51,7 +55,10 @@ def register(
         env=env,
     )
     return sender.send_and_wait(
-        context.topic(MEMBERS), encode(member), context.member_key
+        context.topic(MEMBERS),
+        encode(member),
+        context.member_key,
+        while_waiting=stop.check,
     )
 
 

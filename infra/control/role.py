@@ -78,6 +78,10 @@ class RoleContext:
         return group_name(self.experiment.name, self.role)
 
 
+class ToldToStop(Exception):
+    """The process is to stop, and has done nothing yet that must be finished."""
+
+
 class StopRequest:
     """Set by SIGTERM, SIGINT, or when the process that started us is gone."""
 
@@ -92,6 +96,11 @@ class StopRequest:
     def wait(self, timeout_s: float) -> bool:
         """Wait at most ``timeout_s``; return whether to stop."""
         return self._event.wait(timeout_s)
+
+    def check(self) -> None:
+        """Raise `ToldToStop` when it is time to."""
+        if self._event.is_set():
+            raise ToldToStop(self.reason)
 
     def set(self, reason: str) -> None:
         """Ask to stop; the first reason stands."""
@@ -140,10 +149,13 @@ def role_main(
     """
     args = _parse(role, argv)
     configure_logging(f"{role}/{args.index}")
-    stop = StopRequest().listen()
     try:
         context = load_context(args.experiment, role, args.index)
-        code = run(context, stop)
+        # Not before: until now a signal may end the process as it always does, also
+        # while it waits for a broker that is away.
+        code = run(context, StopRequest().listen())
+    except ToldToStop:
+        code = EXIT_OK
     except (RollstreamError, SchemaError) as exc:
         _log.error("%s", exc)
         code = EXIT_ERROR

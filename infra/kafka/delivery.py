@@ -41,12 +41,10 @@ class Sender:
         producer: Producer,
         *,
         while_waiting: Callable[[], None] | None = None,
-        stop: threading.Event | None = None,
         tolerate_too_large: bool = False,
     ) -> None:
         self._producer = producer
         self._while_waiting = while_waiting
-        self._stop = stop
         self._tolerate_too_large = tolerate_too_large
         self._pid = os.getpid()
         self._failure: DeliveryError | None = None
@@ -80,8 +78,8 @@ class Sender:
 
         Raises:
             ValueError: The key is empty.
-            DeliveryError: An earlier record was refused for good, the `stop` event
-                was set while waiting, or the process was forked since.
+            DeliveryError: An earlier record was refused for good, or the process was
+                forked since.
         """
         if not key:
             raise ValueError(
@@ -101,7 +99,8 @@ class Sender:
                     )
                 break
             except BufferError:
-                self._wait(topic)
+                self._pause()
+                self._check()
             except KafkaException as exc:
                 self._refuse(topic, size, exc, on_delivery)
                 return
@@ -118,8 +117,11 @@ class Sender:
         key: str | bytes,
         partition: int | None = None,
         timeout_s: float = 30.0,
+        while_waiting: Callable[[], None] | None = None,
     ) -> int:
         """Sends one record and returns the offset it got.
+
+        What `while_waiting`, called again and again, raises ends the wait.
 
         Raises:
             DeliveryError: It was refused, or is not acknowledged in time. It may
@@ -137,7 +139,9 @@ class Sender:
                     "check that the brokers answer",
                 )
             self._check()
-            self._pause(topic)
+            self._pause()
+            if while_waiting is not None:
+                while_waiting()
         error, message = results[0]
         if error is not None:
             raise _delivery_error(topic, error)
@@ -172,18 +176,10 @@ class Sender:
         self._producer.poll(timeout_s)
         self._check()
 
-    def _wait(self, topic: str) -> None:
-        self._pause(topic)
-        self._check()
-
-    def _pause(self, topic: str) -> None:
+    def _pause(self) -> None:
         self._producer.poll(_POLL_S)
         if self._while_waiting is not None:
             self._while_waiting()
-        if self._stop is not None and self._stop.is_set():
-            raise DeliveryError(
-                f"topic {topic}: told to stop while waiting for the brokers"
-            )
 
     def _check(self) -> None:
         if os.getpid() != self._pid:

@@ -20,6 +20,7 @@ from infra.errors import KafkaUnavailable, OffsetError, TopicError
 from infra.kafka.clients import Traffic, make_consumer
 from infra.settings import Settings
 
+UNKNOWN_S = 10.0
 _TIMEOUT_S = 30.0
 _POLL_S = 0.1
 _BATCH = 500
@@ -139,26 +140,32 @@ def latest_by_key(
     return latest
 
 
-def patiently(ask: Callable[[float], Answer], timeout_s: float) -> Answer:
+def patiently(
+    ask: Callable[[float], Answer], timeout_s: float, unknown_s: float = UNKNOWN_S
+) -> Answer:
     """Asks again while the answer is one that passes by itself.
 
-    A broker that has just come back knows neither its partitions nor its groups for a
+    A broker that has just come back knows neither its topics nor its groups for a
     moment; the client returns such errors from a request instead of asking again.
 
     Args:
         ask: Is given the seconds that are left.
         timeout_s: After which the last error is raised.
+        unknown_s: The same for a topic or partition that is said not to exist.
 
     Raises:
         KafkaException: The last error, or one that stays.
     """
-    deadline_s = time.monotonic() + timeout_s
+    began_s = time.monotonic()
     while True:
+        left_s = began_s + timeout_s - time.monotonic()
         try:
-            return ask(max(deadline_s - time.monotonic(), _POLL_S))
+            return ask(max(left_s, _POLL_S))
         except KafkaException as exc:
-            passes = exc.args[0].code() in _PASSING
-            if not passes or time.monotonic() + _POLL_S > deadline_s:
+            code = exc.args[0].code()
+            patience_s = min(unknown_s, timeout_s) if code in _UNKNOWN else timeout_s
+            late = time.monotonic() + _POLL_S > began_s + patience_s
+            if late or code not in (*_PASSING, *_UNKNOWN):
                 raise
         time.sleep(_POLL_S)
 
@@ -196,7 +203,7 @@ def watermarks(
         )
     except KafkaException as exc:
         error = exc.args[0]
-        if error.code() in _TOPIC_ERRORS:
+        if error.code() in (*_UNKNOWN, KafkaError.TOPIC_AUTHORIZATION_FAILED):
             raise _reading_error(topic, partition, error) from exc
         raise KafkaUnavailable(
             f"the offsets of {topic}[{partition}] cannot be had: {error.str()}",
@@ -219,29 +226,42 @@ _PASSING = (
     KafkaError.NOT_COORDINATOR,
 )
 
-_TOPIC_ERRORS = (
+_UNKNOWN = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
 )
 
 
-def partitions_of(consumer: Consumer, topic: str) -> list[int]:
-    """Returns the topic's partitions in order."""
+def partitions_of(
+    consumer: Consumer, topic: str, unknown_s: float = UNKNOWN_S
+) -> list[int]:
+    """Returns the topic's partitions in order.
+
+    Raises:
+        TopicError: It does not exist, also after `unknown_s`, or may not be read.
+        KafkaUnavailable: The brokers do not answer.
+    """
+
+    def ask(left_s: float) -> list[int]:
+        found = consumer.list_topics(topic, timeout=left_s).topics[topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return sorted(found.partitions)
+
     try:
-        found = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
+        return patiently(ask, _TIMEOUT_S, unknown_s)
     except KafkaException as exc:
+        error = exc.args[0]
+        if error.code() in (*_UNKNOWN, KafkaError.TOPIC_AUTHORIZATION_FAILED):
+            raise TopicError(
+                f"topic {topic} cannot be read: {error.str()}",
+                "check that the topic exists and may be read",
+            ) from exc
         raise KafkaUnavailable(
-            f"the partitions of {topic} cannot be had: {exc.args[0].str()}",
+            f"the partitions of {topic} cannot be had: {error.str()}",
             "check that the brokers answer",
         ) from exc
-    if found.error is not None:
-        raise TopicError(
-            f"topic {topic} cannot be read: {found.error.str()}",
-            "check that the topic exists and may be read",
-        )
-    return sorted(found.partitions)
 
 
 def beginning_offsets(consumer: Consumer, topic: str) -> dict[int, int]:
@@ -268,7 +288,9 @@ def offset_at_time(
     """
     wanted = list(partitions) or partitions_of(consumer, topic)
     request = [TopicPartition(topic, partition, time_ms) for partition in wanted]
-    found = consumer.offsets_for_times(request, timeout=_TIMEOUT_S)
+    found = patiently(
+        lambda left_s: consumer.offsets_for_times(request, timeout=left_s), _TIMEOUT_S
+    )
     return {
         item.partition: item.offset
         if item.offset >= 0

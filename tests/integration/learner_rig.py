@@ -178,7 +178,7 @@ class Rig:
         )
 
     def start_worker(self, index=0, env=ENV):
-        return register(self.sender, self.context("worker", index), env)
+        return register(self.sender, self.context("worker", index), StopRequest(), env)
 
     def send(self, worker, incarnation, *sequences, **changes):
         """Write batches to the worker's partition, and the journal of unique rows."""

@@ -202,15 +202,20 @@ class Rig:
         wait_until(self.is_all_committed, timeout_s, what)
 
     def wait_until_some_committed(self, more: int = 1, timeout_s: float = 30.0) -> None:
+        self._num_committed()
+        # From here on: what was acknowledged since the last look is not `more`.
         goal = sum(self._highest.values()) + more
+        wait_until(
+            lambda: self._num_committed() >= goal,
+            timeout_s,
+            f"{more} more records acknowledged",
+        )
 
-        def enough() -> bool:
-            try:
-                return sum(self.committed().values()) >= goal
-            except KafkaException:  # the broker is away
-                return False
-
-        wait_until(enough, timeout_s, f"{more} more records acknowledged")
+    def _num_committed(self) -> int:
+        try:
+            return sum(self.committed().values())
+        except KafkaException:  # the broker is away
+            return -1
 
     # ---- the checker
 

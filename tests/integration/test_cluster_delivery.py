@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from infra.control.role import StopRequest, ToldToStop
 from infra.errors import DeliveryError, OffsetError, TopicError
 from infra.kafka.clients import Traffic, make_consumer, make_producer
 from infra.kafka.delivery import DeliveryTooLarge, Sender
@@ -90,18 +91,29 @@ def test_unknown_topic_is_an_error_within_seconds(sender):
         sender.flush(20.0)
 
 
-def test_stop_event_ends_the_wait_for_an_absent_broker(settings):
+def test_told_to_stop_ends_the_wait_for_an_absent_broker(settings):
     nowhere = settings.at("127.0.0.1:1", "127.0.0.1:1")
     producer = make_producer(
         nowhere, client_id="test", overrides={"queue.buffering.max.messages": 2}
     )
-    stop = threading.Event()
-    sender = Sender(producer, stop=stop)
-    threading.Timer(0.5, stop.set).start()
-    with pytest.raises(DeliveryError, match="told to stop"):
+    stop = StopRequest()
+    sender = Sender(producer, while_waiting=stop.check)
+    threading.Timer(0.5, stop.set, ["enough"]).start()
+    with pytest.raises(ToldToStop, match="enough"):
         for _ in range(3):
             sender.send("rollstream.some-topic", b"v", "k")
     assert sender.abandon() == 2
+
+
+def test_told_to_stop_nobody_waits_for_an_acknowledgement(settings):
+    nowhere = settings.at("127.0.0.1:1", "127.0.0.1:1")
+    sender = Sender(make_producer(nowhere, client_id="test"))
+    stop = StopRequest()
+    threading.Timer(0.5, stop.set, ["enough"]).start()
+    began_s = time.monotonic()
+    with pytest.raises(ToldToStop, match="enough"):
+        sender.send_and_wait("t", b"v", "k", while_waiting=stop.check)
+    assert time.monotonic() - began_s < 5
 
 
 def _use_after_fork(sender, connection):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from infra.control.members import register
-from infra.control.role import EXIT_ERROR, EXIT_OK
+from infra.control.role import EXIT_ERROR, EXIT_OK, StopRequest
 from infra.kafka.reading import latest_by_key
 from infra.settings import Settings
 from producers.best_policy import BestPolicy, Score
@@ -166,7 +166,7 @@ def test_a_newer_evaluator_fences_the_older(trial):
     key = trial.context("evaluator").member_key
     members = trial.context().topic(_members())
     until(lambda: key in latest_by_key(trial.settings, members))
-    register(trial.sender, trial.context("evaluator"))
+    register(trial.sender, trial.context("evaluator"), StopRequest())
     assert child.wait(10) == EXIT_ERROR
 
 

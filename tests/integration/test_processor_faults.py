@@ -99,7 +99,6 @@ def is_alone(child: subprocess.Popen[bytes], port: int) -> bool:
     )
 
 
-@pytest.mark.heavy
 def test_a_broker_that_dies_and_comes_back_loses_nothing(
     settings: Settings, tmp_path: Path
 ) -> None:

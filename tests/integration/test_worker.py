@@ -500,7 +500,8 @@ def test_a_newer_incarnation_fences_this_one(trial):
 
     def play():
         until(lambda: len(t.unrolls()) == 2)
-        register(t.sender, t.context())  # as an agent that thinks it dead would
+        # As an agent that thinks it dead would.
+        register(t.sender, t.context(), StopRequest())
         assert t.stopping.wait(10), "the worker goes on"
 
     with pytest.raises(Superseded, match="found 1"):
@@ -523,7 +524,7 @@ def test_credit_for_a_newer_incarnation_fences_too(trial):
 def test_workers_must_agree_on_their_spaces(trial):
     t = trial(env={"id": "E3-v0", "vectorization": "sync"})
     theirs = EnvDescription("CartPole-v1", (), (), None, "sync", {})
-    register(t.sender, t.context(index=1), theirs)
+    register(t.sender, t.context(index=1), StopRequest(), theirs)
     with pytest.raises(RollstreamError, match="expected those of worker/1, CartPole"):
         run_beside(t, lambda: None)
     assert not t.unrolls()
@@ -534,7 +535,8 @@ def test_other_package_versions_are_only_a_warning(trial):
 
     def play():
         (member,) = until(lambda: t.records(MEMBERS))
-        register(t.sender, t.context(index=1), replace(member.env, versions={"a": "1"}))
+        theirs = replace(member.env, versions={"a": "1"})
+        register(t.sender, t.context(index=1), StopRequest(), theirs)
 
     assert run_beside(t, play) == EXIT_OK
     assert run_beside(t, lambda: None) == EXIT_OK

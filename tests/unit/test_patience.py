@@ -1,3 +1,5 @@
+import time
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
@@ -36,3 +38,14 @@ def test_patience_ends():
     with pytest.raises(KafkaException):
         patiently(broker, 0.3)
     assert 1 < broker.asked < 100
+
+
+def test_a_topic_that_stays_unknown_is_not_waited_for_as_long():
+    broker = Broker(*[KafkaError.UNKNOWN_TOPIC_OR_PART] * 1000)
+    began_s = time.monotonic()
+    with pytest.raises(KafkaException):
+        patiently(broker, 30.0, unknown_s=0.3)
+    assert broker.asked > 1 and time.monotonic() - began_s < 10
+
+    broker = Broker(KafkaError._UNKNOWN_PARTITION)
+    assert patiently(broker, 30.0) == "answer"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stream_processors.health import LogRange, Pulse, stuck
+from schemas.records import Position
+from stream_processors.health import LogRange, Pulse, Stillness, stuck
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,18 @@ from stream_processors.health import LogRange, Pulse, stuck
 def test_what_counts_as_stuck(pulse: Pulse, expected: str, reason: str) -> None:
     found = stuck(pulse, 1000.0)
     assert (expected in found) and bool(found) is bool(expected), reason
+
+
+def test_still_is_what_has_not_moved_since_it_was_seen_first() -> None:
+    def at(*places: int) -> tuple[Position, ...]:
+        return tuple(Position("t", i, each, 0, 0) for i, each in enumerate(places))
+
+    stillness = Stillness()
+    assert stillness.note(at(5, 7), 100.0) == 0.0
+    assert stillness.note(at(5, 7), 130.0) == 30.0
+    assert stillness.note(at(5, 8), 140.0) == 0.0, "one of them moved"
+    assert stillness.note(at(), 150.0) == 0.0, "all were taken away"
+    assert stillness.note(at(), 190.0) == 40.0
 
 
 @pytest.mark.parametrize(

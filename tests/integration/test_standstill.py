@@ -1,0 +1,96 @@
+"""What the processor's watchdog asks the broker, once nothing moves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Consumer
+
+from infra.kafka.clients import make_consumer, make_producer
+from infra.settings import Settings
+from schemas.records import Position
+from stream_processors.health import STILL_S, UNOWNED_S
+from stream_processors.standstill import Standstill
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def other_member(settings: Settings, topic: str) -> Iterator[Consumer]:
+    consumer = make_consumer(settings, group=f"{topic}-group", client_id="other")
+    yield consumer
+    consumer.close()
+
+
+def wait_until_in_group(consumer: Consumer) -> None:
+    deadline = time.monotonic() + 30.0
+    while not consumer.assignment():
+        assert time.monotonic() < deadline, "not a member within 30 s"
+        consumer.poll(0.1)
+
+
+def make_standstill(settings: Settings, topic: str) -> Standstill:
+    return Standstill(settings, f"{topic}-group", topic)
+
+
+def test_partitions_that_nobody_holds_are_noticed(
+    settings: Settings,
+    topic: str,
+    make_topic: Callable[[], str],
+    other_member: Consumer,
+) -> None:
+    # The group is as one whose leader did not know our topic.
+    other_member.subscribe([make_topic()])
+    wait_until_in_group(other_member)
+    standstill = make_standstill(settings, topic)
+    assert standstill.reason((), 100.0) == ""
+    assert standstill.reason((), 99.0 + UNOWNED_S) == "", "too early to ask"
+    found = standstill.reason((), 101.0 + UNOWNED_S)
+    assert f"nobody in the group holds {topic}[0]" in found
+
+
+def test_who_has_no_partition_beside_others_that_have_them_is_well(
+    settings: Settings, topic: str, other_member: Consumer
+) -> None:
+    other_member.subscribe([topic])
+    wait_until_in_group(other_member)
+    standstill = make_standstill(settings, topic)
+    standstill.reason((), 100.0)
+    assert standstill.reason((), 101.0 + UNOWNED_S) == ""
+
+
+def test_a_record_that_is_not_read_is_noticed(settings: Settings, topic: str) -> None:
+    producer = make_producer(settings, client_id="test")
+    producer.produce(topic, b"v", b"k", 0)
+    assert producer.flush(10.0) == 0
+    at_end, behind = (Position(topic, 0, at, -1, 0) for at in (1, 0))
+    standstill = make_standstill(settings, topic)
+    standstill.reason((at_end,), 100.0)
+    assert standstill.reason((at_end,), 101.0 + STILL_S) == "", "all is read"
+    standstill.reason((behind,), 300.0)
+    assert standstill.reason((behind,), 299.0 + STILL_S) == "", "too early to ask"
+    found = standstill.reason((behind,), 301.0 + STILL_S)
+    assert f"{topic}[0]: 0 is not read" in found
+
+
+def test_marks_of_a_transaction_are_no_record(settings: Settings, topic: str) -> None:
+    producer = make_producer(
+        settings, client_id="test", overrides={"transactional.id": topic}
+    )
+    producer.init_transactions(30.0)
+    producer.begin_transaction()
+    producer.produce(topic, b"v", b"k", 0)
+    producer.commit_transaction(30.0)
+    before_mark = Position(topic, 0, 1, -1, 0)
+    standstill = make_standstill(settings, topic)
+    standstill.reason((before_mark,), 100.0)
+    assert standstill.reason((before_mark,), 101.0 + STILL_S) == ""
+
+
+def test_a_broker_that_is_away_is_to_blame_itself(settings: Settings) -> None:
+    nowhere = settings.at("127.0.0.1:1", "127.0.0.1:1")
+    standstill = make_standstill(nowhere, "some-topic")
+    standstill.reason((), 100.0)
+    assert standstill.reason((), 101.0 + UNOWNED_S) == ""
