@@ -88,16 +88,22 @@ def read_to_end(
         # Told of the end, a reader of a compacted topic need not wait for records
         # that were removed.
         consumer.assign([TopicPartition(topic, partition, first)])
-        yield from _until(consumer, topic, partition, end, timeout_s)
+        yield from _until(consumer, topic, partition, first, end, timeout_s)
 
 
 def _until(
-    consumer: Consumer, topic: str, partition: int, end: int, timeout_s: float
+    consumer: Consumer,
+    topic: str,
+    partition: int,
+    position: int,
+    end: int,
+    timeout_s: float,
 ) -> Iterator[Message]:
     where = TopicPartition(topic, partition)
-    last_progress, position = time.monotonic(), -1
-    while True:
-        for raw in consumer.consume(_BATCH, _POLL_S):
+    last_progress = time.monotonic()
+    while position < end:
+        # No more than can be left: asked for more, the client waits for them.
+        for raw in consumer.consume(min(_BATCH, end - position), _POLL_S):
             error = raw.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 raise _reading_error(topic, partition, error)
@@ -107,9 +113,7 @@ def _until(
             if error is None:
                 yield to_message(raw)
         now, before = time.monotonic(), position
-        position = consumer.position([where])[0].offset
-        if position >= end:
-            return
+        position = max(before, consumer.position([where])[0].offset)
         if position != before:
             last_progress = now
         if now - last_progress > timeout_s:
@@ -141,7 +145,10 @@ def latest_by_key(
 
 
 def patiently(
-    ask: Callable[[float], Answer], timeout_s: float, unknown_s: float = UNKNOWN_S
+    ask: Callable[[float], Answer],
+    timeout_s: float,
+    unknown_s: float = UNKNOWN_S,
+    refresh: Callable[[float], object] = lambda left_s: None,
 ) -> Answer:
     """Asks again while the answer is one that passes by itself.
 
@@ -152,6 +159,8 @@ def patiently(
         ask: Is given the seconds that are left.
         timeout_s: After which the last error is raised.
         unknown_s: The same for a topic or partition that is said not to exist.
+        refresh: Lets the client ask for the topic anew; it remembers such an answer
+            for minutes, and would repeat it.
 
     Raises:
         KafkaException: The last error, or one that stays.
@@ -168,6 +177,9 @@ def patiently(
             if late or code not in (*_PASSING, *_UNKNOWN):
                 raise
         time.sleep(_POLL_S)
+        if code in _UNKNOWN:
+            with contextlib.suppress(KafkaException):
+                refresh(max(left_s, _POLL_S))
 
 
 def committed_offsets(
@@ -200,6 +212,7 @@ def watermarks(
         found = patiently(
             lambda left_s: consumer.get_watermark_offsets(where, timeout=left_s),
             timeout_s,
+            refresh=lambda left_s: consumer.list_topics(topic, timeout=left_s),
         )
     except KafkaException as exc:
         error = exc.args[0]
@@ -289,7 +302,9 @@ def offset_at_time(
     wanted = list(partitions) or partitions_of(consumer, topic)
     request = [TopicPartition(topic, partition, time_ms) for partition in wanted]
     found = patiently(
-        lambda left_s: consumer.offsets_for_times(request, timeout=left_s), _TIMEOUT_S
+        lambda left_s: consumer.offsets_for_times(request, timeout=left_s),
+        _TIMEOUT_S,
+        refresh=lambda left_s: consumer.list_topics(topic, timeout=left_s),
     )
     return {
         item.partition: item.offset

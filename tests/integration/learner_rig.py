@@ -148,7 +148,7 @@ class LearnerThread:
             return None
         return repr(self._future.exception() or self._future.result())
 
-    def result(self, timeout_s=45.0):
+    def result(self, timeout_s=120.0):
         """Its exit code; raises what it raised."""
         return self._future.result(timeout_s)
 
@@ -284,7 +284,7 @@ class Rig:
         consumer.close()
         return {p: offset for p, offset in found.items() if offset >= 0}
 
-    def wait_for(self, condition, timeout_s=45.0, learner=None):
+    def wait_for(self, condition, timeout_s=120.0, learner=None):
         """Wait until ``condition()`` is true; the learner must not end meanwhile."""
         deadline = time.monotonic() + timeout_s
         while not (result := condition()):

@@ -196,12 +196,12 @@ class Rig:
         except KafkaException:  # the broker is away
             return False
 
-    def wait_until_all_committed(self, timeout_s: float = 45.0) -> None:
+    def wait_until_all_committed(self, timeout_s: float = 120.0) -> None:
         self.flush()
         what = f"{self.source} acknowledged to its ends"
         wait_until(self.is_all_committed, timeout_s, what)
 
-    def wait_until_some_committed(self, more: int = 1, timeout_s: float = 30.0) -> None:
+    def wait_until_some_committed(self, more: int = 1, timeout_s: float = 90.0) -> None:
         self._num_committed()
         # From here on: what was acknowledged since the last look is not `more`.
         goal = sum(self._highest.values()) + more

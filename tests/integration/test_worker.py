@@ -539,6 +539,6 @@ def test_other_package_versions_are_only_a_warning(trial):
         register(t.sender, t.context(index=1), StopRequest(), theirs)
 
     assert run_beside(t, play) == EXIT_OK
-    assert run_beside(t, lambda: None) == EXIT_OK
+    assert run_beside(t, lambda: until(lambda: len(t.records(MEMBERS)) == 3)) == EXIT_OK
     (event,) = [r for r in t.records(EVENTS) if r.kind == "package-versions-differ"]
     assert event.severity == "warning" and "worker/1 has" in event.reason

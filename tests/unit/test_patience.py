@@ -49,3 +49,24 @@ def test_a_topic_that_stays_unknown_is_not_waited_for_as_long():
 
     broker = Broker(KafkaError._UNKNOWN_PARTITION)
     assert patiently(broker, 30.0) == "answer"
+
+
+def test_a_client_that_repeats_what_it_remembers_is_made_to_ask_anew():
+    broker = Broker(*[KafkaError._UNKNOWN_PARTITION] * 1000)
+    refreshed = []
+
+    def refresh(left_s):
+        refreshed.append(left_s)
+        broker.codes.clear()
+
+    assert patiently(broker, 5.0, refresh=refresh) == "answer"
+    assert broker.asked == 2 and len(refreshed) == 1
+
+
+def test_a_refresh_that_fails_is_not_the_end():
+    broker = Broker(*[KafkaError._UNKNOWN_PARTITION] * 2)
+
+    def refresh(left_s):
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    assert patiently(broker, 5.0, refresh=refresh) == "answer"

@@ -175,7 +175,7 @@ class Trial:
         return [record for record in records if isinstance(record, StreamEnd)]
 
 
-def until(condition: Callable[[], Any], timeout_s: float = 20.0) -> Any:
+def until(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
     """Wait until a condition holds; return what it gave."""
     deadline_s = time.monotonic() + timeout_s
     while not (found := condition()):
