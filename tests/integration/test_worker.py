@@ -470,7 +470,9 @@ def test_a_record_refused_for_its_size_is_kept_and_the_stream_begins_anew(trial)
     assert of_refused.values["undelivered_steps"] > 0
     assert last.values["dead_letters"] == last.values["undelivered_steps"] == 0
     unrolls = t.unrolls()
-    assert {u.num_steps for u in unrolls} == {128}
+    # The last one is as long as there was time for.
+    assert {u.num_steps for u in unrolls if not u.end_of_stream} <= {128}
+    assert max(u.num_steps for u in unrolls) <= 128
     assert unrolls[0].incarnation > t.messages(MEMBERS)[0].offset
     check_streams(unrolls)
 
