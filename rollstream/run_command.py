@@ -60,7 +60,7 @@ def _cluster(
         )
         yield cluster, settings.at(endpoints.bootstrap_servers, endpoints.zookeeper)
     finally:
-        cluster.release(3.0)
+        cluster.release(2.5)
 
 
 def _run_to_end(

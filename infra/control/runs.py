@@ -68,6 +68,7 @@ class Run:
         self._follower: MetricsFollower | None = None
         self._steps_before = 0
         self._started_at_s = 0.0
+        self._last_words_s = _LAST_WORDS_S
 
     @property
     def has_started(self) -> bool:
@@ -164,10 +165,7 @@ class Run:
                     "it while ZooKeeper was out of reach",
                     "stop one of the two",
                 )
-            for assignment, pid in supervisor.pids().items():
-                self._coordination.register_role(
-                    self._experiment.name, assignment.key, pid
-                )
+            self._register(supervisor, exits)
             yield Tick(follower.progress, follower.lag, self._wall_s(), exits)
             for gone in exits:
                 if gone.gave_up:
@@ -176,6 +174,13 @@ class Run:
                         f"{gone.code} after {gone.restarts} restarts: {gone.last_line}",
                         f"its log is {gone.log}",
                     )
+
+    def _register(self, supervisor: Supervisor, exits: list[Exit]) -> None:
+        name = self._experiment.name
+        for gone in exits:
+            self._coordination.forget_role(name, gone.assignment.key)
+        for assignment, pid in supervisor.pids().items():
+            self._coordination.register_role(name, assignment.key, pid)
 
     def finish(self) -> Finish | None:
         """Return why the run is over, or None while it is not."""
@@ -187,8 +192,10 @@ class Run:
         wall_s = self._wall_s()
         supervisor.stop()
         # With the brokers away there are no last words; what is known is said.
-        with suppress(RollstreamError):
+        try:
             follower.read_to_end(_LAST_WORDS_S)
+        except RollstreamError:
+            self._last_words_s = 0.0
         summary = summarise(
             self._experiment.name,
             follower.progress,
@@ -206,7 +213,7 @@ class Run:
                     state,
                     reason,
                     summary,
-                    timeout_s=_LAST_WORDS_S,
+                    timeout_s=self._last_words_s,
                 )
         return summary
 
@@ -217,7 +224,7 @@ class Run:
         if self._follower is not None:
             self._follower.close()
         with suppress(RollstreamError):
-            self._sender.flush(_LAST_WORDS_S)
+            self._sender.flush(self._last_words_s)
         self._coordination.close()
 
     def _previous(self) -> PublishedExperiment | None:

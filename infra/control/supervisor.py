@@ -18,7 +18,7 @@ from infra.control.scheduler import MODULES, STOP_ORDER, Assignment
 from infra.errors import RollstreamError
 from infra.settings import Settings
 
-STOP_DEADLINE_S = 6.5
+STOP_DEADLINE_S = 6.0
 # Of that, what the learner is left with for its last checkpoint.
 LEARNER_STOP_S = 4.0
 _POLL_S = 0.02
