@@ -39,9 +39,17 @@ _WARM_UP_S = 2.0
 
 @dataclass
 class Measured:
-    """What arrived within the measured time."""
+    """What arrived within the measured time.
+
+    Attributes:
+        began_s: when the first batch of the policy came, by the monotonic clock.
+        ended_s: when measuring ended.
+        steps: valid rows.
+        latencies_ms: of each batch, from the unroll's end until it was ready here.
+    """
 
     began_s: float = 0.0
+    ended_s: float = 0.0
     steps: int = 0
     latencies_ms: list[float] = field(default_factory=list)
 
@@ -104,6 +112,7 @@ class LearnerSide:
         while not self._stop.is_set():
             now_s = time.monotonic()
             if measured.began_s and now_s - measured.began_s - _WARM_UP_S > seconds:
+                measured.ended_s = now_s
                 return
             if now_s - granted_s > _GRANT_S:
                 granted_s = now_s
@@ -130,7 +139,7 @@ class LearnerSide:
             return
         # Everything a learner would read is opened, as the buffer does.
         observations = [tensor.array() for tensor in batch.observations.values()]
-        valid = int(batch.valid.array().sum()) if observations else 0
+        valid = int(np.count_nonzero(batch.valid.array())) if observations else 0
         if batch.policy.version >= 0 and not measured.began_s:
             measured.began_s = now_s
         if measured.began_s and now_s - measured.began_s > _WARM_UP_S:
@@ -138,11 +147,13 @@ class LearnerSide:
             measured.latencies_ms.append(now_ms() - batch.produced_at_ms)
 
     def _print(self, seconds: float) -> None:
+        measured = self._measured
         print(
             json.dumps(
                 {
-                    "steps_per_s": self._measured.steps / seconds,
-                    "latency_ms": self._measured.percentiles(),
+                    "steps_per_s": measured.steps / seconds,
+                    "measured_s": [measured.began_s + _WARM_UP_S, measured.ended_s],
+                    "latency_ms": measured.percentiles(),
                     "lost_steps": self._ledger.lost_steps,
                 }
             ),

@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.learner_side import READY
+from benchmarks.meter import Meter, ProcessUse
 from infra.cluster.local import LocalCluster
 from infra.control.experiments import (
     forget_experiment,
@@ -31,7 +31,6 @@ from infra.kafka.clients import make_producer
 from infra.kafka.delivery import Sender
 from infra.kafka.topic_admin import delete_topics
 from infra.monitoring.follow import MetricsFollower
-from infra.monitoring.progress import Progress
 from infra.settings import Settings
 from schemas.experiment import Experiment, from_values
 from schemas.topics import TOPICS, topic_name
@@ -51,15 +50,6 @@ class Load:
     seconds: float
     rate: float
     flow: str
-
-
-@dataclass(frozen=True)
-class ProcessUse:
-    """What a process used: CPU seconds while measured, peak resident MB."""
-
-    role: str
-    cpu_s: float
-    peak_rss_mb: float
 
 
 def run_bench(
@@ -109,7 +99,8 @@ def measure(
         pids = {a.key: pid for a, pid in supervisor.pids().items()}
         meter = Meter({**pids, "learner side": side.pid, **services})
         output = _wait(side, supervisor, follower, meter, load)
-        uses = meter.uses()
+        began_s, ended_s = output["measured_s"]
+        uses = meter.uses(began_s, ended_s, output["steps_per_s"])
         supervisor.stop()
         follower.read_to_end(2.0)
         return _figures(output, follower, meter, uses)
@@ -139,52 +130,6 @@ def bench_experiment(load: Load, flow: str) -> Experiment:
             },
         }
     )
-
-
-class Meter:
-    """CPU time of processes between the first and the last sample, and peak memory."""
-
-    def __init__(self, pids: dict[str, int]) -> None:
-        self._processes = {role: psutil.Process(pid) for role, pid in pids.items()}
-        self._first: dict[str, float] = {}
-        self._last: dict[str, float] = {}
-        self._peak_mb: dict[str, float] = {}
-        # By worker: when it reported, by its own clock, and its steps by then.
-        self._reports: dict[int, dict[int, float]] = {}
-
-    def sample(self) -> None:
-        """Look at every process that still runs."""
-        for role, process in self._processes.items():
-            try:
-                times, memory = process.cpu_times(), process.memory_info()
-            except psutil.Error:
-                continue
-            self._last[role] = times.user + times.system
-            self._first.setdefault(role, self._last[role])
-            peak = max(self._peak_mb.get(role, 0.0), memory.rss / 2**20)
-            self._peak_mb[role] = peak
-
-    def note_workers(self, progress: Progress) -> None:
-        """Take in the workers' newest reports."""
-        for (role, index), point in progress.points.items():
-            if role == "worker":
-                reports = self._reports.setdefault(index, {})
-                reports[point.produced_at_ms] = point.values["env_steps"]
-
-    def worker_steps_per_s(self) -> float:
-        """Return the workers' rate over the second half, when all is under way."""
-        return sum(map(_rate_of_second_half, self._reports.values()))
-
-    def uses(self) -> list[ProcessUse]:
-        """Return what each process used."""
-        return [
-            ProcessUse(
-                role,
-                round(self._last[role] - self._first[role], 2),
-                round(self._peak_mb[role], 1),
-            )
-            for role in self._last
-        ]
 
 
 def _start_learner_side(
@@ -265,14 +210,6 @@ def _figures(
     }
 
 
-def _rate_of_second_half(reports: dict[int, float]) -> float:
-    half = sorted(reports.items())[len(reports) // 2 :]
-    if len(half) < 2:
-        return 0.0
-    (first_ms, first), (last_ms, last) = half[0], half[-1]
-    return (last - first) / (last_ms - first_ms) * 1000
-
-
 def _delete_topics(settings: Settings, name: str) -> None:
     delete_topics(settings, [topic_name(t, name) for t in TOPICS if t.per_experiment])
 
@@ -295,6 +232,9 @@ def show(console: Console, load: Load, flow: str, found: dict[str, Any]) -> None
     table.add_row("bytes/step", f"{found['bytes_per_step']}")
     table.add_row("lost", f"{found['lost_steps']} steps")
     for use in found["processes"]:
-        used = f"{use['cpu_s']:.1f} s CPU, {use['peak_rss_mb']:.0f} MB"
+        used = (
+            f"{use['cpu_us_per_step']:.2f} us CPU/step, {use['cpu_share']:.2f} cores, "
+            f"{use['peak_rss_mb']:.0f} MB"
+        )
         table.add_row(use["role"], used)
     console.print(table)

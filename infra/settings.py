@@ -75,6 +75,11 @@ class Settings(BaseSettings):
     )
     """Modules that learners import, for networks and algorithms."""
 
+    registry_token: SecretStr | None = Field(
+        default=None, validation_alias="ROLLSTREAM_REGISTRY_TOKEN"
+    )
+    """What clients of `rollstream registry` have to send, as `Bearer`."""
+
     security_protocol: SecurityProtocol = Field(
         default="PLAINTEXT", validation_alias="ROLLSTREAM_KAFKA_SECURITY_PROTOCOL"
     )

@@ -68,9 +68,10 @@ def assemble(
 
     1. Read the newest checkpoint that is whole; say so if a newer one is not.
     2. Find where to read the log from; stop if it is another log.
-    3. Build the algorithm, load its state, and start the export of its graph.
+    3. Build the algorithm and load its state.
     4. Rebuild the buffer from the log.
     5. Start the feed, at the checkpoint's own offsets.
+    6. Start the export of the graph; earlier it would slow down the steps before.
 
     Raises:
         LogMismatch, RecordsExpired, CannotResume, NewerLearner: say why.
@@ -88,7 +89,6 @@ def assemble(
     # Step 3.
     algorithm = build(env, spec)
     _load_algorithm(algorithm, snapshot)
-    graph = _export_in_background(algorithm.actor())
     next_version = snapshot.next_version if snapshot else 0
     publisher = Publisher(sender, context, epoch, next_version)
     # Step 4.
@@ -107,6 +107,8 @@ def assemble(
     )
     flow = Flow(context, epoch, sender, roster, windows, state.limiter, state.ledger)
     trimmer = Trimmer(admin, context.topic(REPLAY))
+    # Step 6.
+    graph = _export_in_background(algorithm.actor())
     return Parts(
         context=context,
         epoch=epoch,

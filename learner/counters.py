@@ -18,7 +18,7 @@ class Counters:
         dead_letters: records that could not be read.
         foreign_batches: batches of another run, dropped.
         expired_records: records that the log deleted unread.
-        corrupt_records: reports of the client of records damaged on the broker's disk.
+        corrupt_records: batches of the log damaged on the broker's disk; none is used.
         nonfinite_losses: updates that were not made.
         batches: batches inserted.
     """

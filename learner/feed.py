@@ -78,6 +78,7 @@ class Feed:
         self.positions = {p: start.position for p, start in starts.items()}
         self.dead_letters_under_way = False
         self.expired_partitions: set[int] = set()
+        self.damaged_partitions: set[int] = set()
         self._context = context
         self._sender = sender
         self._reporter = reporter
@@ -87,11 +88,7 @@ class Feed:
         self._pending: deque[Message] = deque()
         self._unknown_since: float | None = None
         self._consumer = make_consumer(
-            context.settings,
-            group=context.group(),
-            client_id=context.client_id,
-            # A damaged record on the broker's disk is reported, not learnt from.
-            overrides={"check.crcs": True},
+            context.settings, group=context.group(), client_id=context.client_id
         )
         self.committed = self._read_committed()
         for partition, start in starts.items():
@@ -216,6 +213,8 @@ class Feed:
 
     def _handle_error(self, message: Message, error: KafkaError) -> None:
         code = error.code()
+        if message.partition() in self.damaged_partitions:
+            return  # what the client says behind the damage is made of it
         if code in _GONE:
             raise LogMismatch(
                 f"{self.topic}: the topic is gone: {error.str()}",
@@ -224,15 +223,23 @@ class Feed:
         if code in _OUT_OF_RANGE:
             self._go_on_within(address(message)[0])
         elif code == KafkaError._BAD_MSG:
-            self._counters.corrupt_records += 1
-            self._reporter.event(
-                "corrupt-record", "alert", f"{self.topic}: {error.str()}"
-            )
+            self._set_aside(address(message)[0], error)
         elif error.fatal() or code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise TopicError(f"{self.topic} cannot be read: {error.str()}")
         else:
             # Lost connections: the client tries again by itself.
             _log.debug("%s: %s", self.topic, error.str())
+
+    def _set_aside(self, partition: int, error: KafkaError) -> None:
+        """Tell of a record with a wrong checksum; its partition is read no further."""
+        self.damaged_partitions.add(partition)
+        self._consumer.pause([TopicPartition(self.topic, partition)])
+        self._counters.corrupt_records += 1
+        self._reporter.event(
+            "corrupt-record",
+            "alert",
+            f"{self.topic}[{partition}]: {error.str()}; the partition waits there",
+        )
 
     def _go_on_within(self, partition: int) -> None:
         """Find out why the log does not hold what comes next, and say it."""

@@ -46,7 +46,7 @@ def read_referenced(
         settings,
         group=None,
         client_id=f"restore-{topic}",
-        overrides={"enable.partition.eof": True, "check.crcs": True},
+        overrides={"enable.partition.eof": True},
     )
     try:
         for message in _read(consumer, topic, wanted):

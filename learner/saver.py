@@ -12,6 +12,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from infra.errors import RollstreamError
+from infra.kafka.identity import read_topic_identity
+from infra.kafka.open_transactions import OpenTransactions, held_back
 from infra.monitoring.reporter import Reporter
 from learner.checkpoint import CheckpointError, CheckpointStore
 from learner.log_start import LogMismatch, check_identity
@@ -63,6 +65,8 @@ class Saver:
         self.failed_at_s = float("-inf")
         self.saved = 0
         self._gone_since_s: float | None = None
+        self._partitions = -1
+        self._transactions = OpenTransactions(topic)
         self._store = store
         self._admin = admin
         self._topic = topic
@@ -110,6 +114,7 @@ class Saver:
         found = read_identity(self._admin, self._topic)
         self._gone_since_s = None
         check_identity(self._topic, vars(snapshot.log), vars(found))
+        self._look_at_log(len(snapshot.positions))
         # Step 3.
         self._commit(snapshot.positions)
         # Step 4.
@@ -117,6 +122,21 @@ class Saver:
         # Step 5.
         self._trimmer.checkpointed(snapshot.oldest_offsets)
         self._trimmer.trim()
+
+    def _look_at_log(self, expected: int) -> None:
+        """Tell of partitions that nobody reads, and of records that are held back."""
+        found = read_topic_identity(self._admin, self._topic)
+        if found is not None and found.partitions not in (expected, self._partitions):
+            self._partitions = found.partitions
+            self._reporter.event(
+                "partitions-changed",
+                "alert",
+                f"{self._topic}: expected {expected} partitions, found "
+                f"{found.partitions}: what others write there is not learnt from",
+            )
+        waiting = held_back(self._admin, self._topic, range(expected))
+        for news in self._transactions.judge(waiting, time.monotonic()):
+            self._reporter.event("open-transaction", "alert", news)
 
     def _not_committed(self, error: Exception) -> None:
         """Wait for the brokers: the next checkpoint commits. But not for a topic."""

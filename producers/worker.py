@@ -114,7 +114,11 @@ class Worker:
                 raise
             return self._finish()
         except RollstreamError as exc:
-            if not isinstance(exc, DeliveryError):
+            if isinstance(exc, DeliveryError):
+                self._sender.abandon()
+                restarts = self._environments.restarts
+                self._report.give_up(exc, self._policies.ref, restarts)
+            else:
                 self._report.event("worker-failed", "alert", str(exc))
                 self._sender.flush(FLUSH_S)
             raise

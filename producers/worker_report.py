@@ -6,6 +6,7 @@ import time
 
 from infra.clock import now_ms
 from infra.control.role import RoleContext
+from infra.errors import DeliveryError
 from infra.kafka.clients import make_producer
 from infra.kafka.delivery import Sender
 from infra.monitoring.reporter import Reporter, Severity
@@ -52,6 +53,23 @@ class WorkerReport:
     def event(self, kind: str, severity: Severity, reason: str) -> None:
         """Publish something that a person should know."""
         self._reporter.event(kind, severity, reason)
+
+    def give_up(self, exc: DeliveryError, policy: PolicyRef, env_restarts: int) -> None:
+        """Say what will never be delivered, by a producer that still delivers.
+
+        No later record of the stream shows that its last steps are missing.
+        """
+        context = self._context
+        self._sender = Sender(
+            make_producer(context.settings, client_id=context.client_id)
+        )
+        self._reporter = Reporter(self._sender, context, self._incarnation)
+        self.event("worker-failed", "alert", str(exc))
+        if lost := self._counts.undelivered_steps:
+            reason = f"gave up with {lost} steps not delivered"
+            self.event("undelivered-steps", "alert", reason)
+        self.publish(policy, env_restarts)
+        self._sender.flush(_FLUSH_S)
 
     def add(self, arrays: UnrollArrays) -> None:
         """Note an unroll's episodes, and publish its first crash."""

@@ -15,7 +15,12 @@ from rich.console import Console
 from infra.cluster.local import LocalCluster, find_endpoints
 from infra.errors import RollstreamError
 from infra.settings import Settings, load_settings
-from rollstream import doctor_command, peek_command, topics_command
+from rollstream import (
+    doctor_command,
+    peek_command,
+    status_command,
+    topics_command,
+)
 from rollstream.errors import exits_with_a_message
 from rollstream.interrupts import interruptible
 from rollstream.overrides import apply_overrides
@@ -160,6 +165,81 @@ def peek(
     peek_command.peek(
         _running(), topic, offset, count, partition=partition, as_json=as_json
     )
+
+
+@app.command(epilog="Example: rollstream registry --port 8081")
+def registry(
+    host: Annotated[
+        str, typer.Option(help="Others than loopback need ROLLSTREAM_REGISTRY_TOKEN.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="0: any that is free.")
+    ] = 8081,
+) -> None:
+    """Serve the schemas to tools that speak to a Confluent Schema Registry.
+
+    What it registers goes to the topic `rollstream.schemas`, which is all it has. Runs
+    until Ctrl-C (exit code 130).
+    """
+    # Here, not above: nothing else needs aiohttp.
+    from rollstream.registry_command import serve
+
+    serve(_running(), host, port, Console(highlight=False, soft_wrap=True).print)
+
+
+@app.command(epilog="Example: rollstream status cartpole-dqn --json")
+def status(
+    experiment: Annotated[str, typer.Argument(help="The experiment's name.")],
+    as_json: Json = False,
+) -> None:
+    """Show what an experiment's topics say of it; none of its processes need live.
+
+    Exit code: 0 all is well, 3 there are alerts of its newest run, 1 there is no such
+    experiment, or it cannot be read.
+    """
+    raise typer.Exit(status_command.status(_running(), experiment, as_json=as_json))
+
+
+@app.command(
+    "dead-letters",
+    epilog="Example: rollstream dead-letters cartpole-dqn reinject --all",
+)
+def dead_letters(
+    experiment: Annotated[str, typer.Argument(help="The experiment's name.")],
+    action: Annotated[
+        str, typer.Argument(metavar="[list|show|reinject]", help="What to do.")
+    ] = "list",
+    letters: Annotated[
+        list[str] | None,
+        typer.Argument(help="Numbers, or sources, as the list shows them."),
+    ] = None,
+    all_letters: Annotated[
+        bool, typer.Option("--all", help="Put back all that can be used by now.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option(help="Say what would be put back; write nothing.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """List what could not be used, show why, and put it back after a fix.
+
+    A record is put back to where it came from, once, however often it is asked for;
+    what still cannot be used stays. Exit code: 0 done, 1 a letter that was named is
+    refused, or an error.
+    """
+    # Here, not above: it imports what processors compute with.
+    from rollstream.dead_letters_command import dead_letters as run_command
+
+    code = run_command(
+        _running(),
+        experiment,
+        action,
+        letters or [],
+        all_letters=all_letters,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
+    raise typer.Exit(code)
 
 
 @bench.command(

@@ -15,6 +15,7 @@ Scan = Callable[[bytes, int], int]
 MAX_RECORD_BYTES = 16 << 20
 MAX_ITEMS = 65_536
 MAX_DEPTH = 16
+MAX_NODES = 10_000
 _FIXED_BYTES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
@@ -22,8 +23,11 @@ def compile_scan(schema: Schema) -> Callable[[bytes, int], None]:
     """Return a check that bytes from a position on are one datum of ``schema``.
 
     Raises:
-        SchemaError: the schema is recursive or nested deeper than MAX_DEPTH.
+        SchemaError: the schema is recursive, nested deeper than MAX_DEPTH, or has more
+            than MAX_NODES types, each use of a name counted.
     """
+    if (nodes := _count(schema, {})) > MAX_NODES:
+        raise SchemaError(f"expected at most {MAX_NODES} types, found {nodes}")
     scan = _compile(schema, {}, (), "")
 
     def check(data: bytes, start: int) -> None:
@@ -39,6 +43,22 @@ def compile_scan(schema: Schema) -> Callable[[bytes, int], None]:
             )
 
     return check
+
+
+def _count(schema: Schema, named: dict[str, int], depth: int = 0) -> int:
+    """Count types: names used in names, 16 deep, are more than can be walked."""
+    if depth > 2 * MAX_DEPTH:  # unions count here, and have no path of their own
+        raise SchemaError(f"expected a depth of at most {MAX_DEPTH}")
+    if isinstance(schema, list):
+        return 1 + sum(_count(branch, named, depth + 1) for branch in schema)
+    if isinstance(schema, str):
+        return named.get(schema, 1)
+    inner = [field["type"] for field in schema.get("fields", ())]
+    inner += [schema[key] for key in ("items", "values") if key in schema]
+    nodes = 1 + sum(_count(each, named, depth + 1) for each in inner)
+    if "name" in schema:
+        named[schema["name"]] = nodes
+    return nodes
 
 
 def _compile(

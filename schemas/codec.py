@@ -96,6 +96,8 @@ def _read(data: bytes, writer: KnownSchema, reader: KnownSchema) -> dict[str, An
 
 def _plain(value: Any) -> Any:
     """Dataclasses to dicts, as fastavro takes them."""
+    if value.__class__ is Tensor:  # most are: three times as fast
+        return _plain_tensor(value)
     if (names := _field_names(value.__class__)) is not None:
         return {name: _plain(getattr(value, name)) for name in names}
     if isinstance(value, dict):
@@ -103,6 +105,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     return value
+
+
+def _plain_tensor(tensor: Tensor) -> dict[str, Any]:
+    return {
+        "dtype": tensor.dtype,
+        "shape": tensor.shape,
+        "encoding": tensor.encoding,
+        "data": tensor.data,
+    }
 
 
 @cache
@@ -130,7 +141,7 @@ def _builder(
         return lambda value: {key: item(each) for key, each in value.items()}
     if kind == "array":
         item = _builder(schema["items"], named)
-        return lambda value: tuple(map(item, value))
+        return tuple if item is _same else lambda value: tuple(map(item, value))
     if kind == "record":
         build = named[schema["name"]] = _record_builder(schema, named)
         return build
@@ -142,8 +153,15 @@ def _record_builder(
 ) -> Callable[[Any], Any]:
     name = schema["name"].rpartition(".")[2]
     cls = Tensor if name == "Tensor" else getattr(records, name)
-    parts = [(f["name"], _builder(f["type"], named)) for f in schema["fields"]]
-    return lambda value: cls(**{name: build(value[name]) for name, build in parts})
+    builds = {f["name"]: _builder(f["type"], named) for f in schema["fields"]}
+    inner = [(name, build) for name, build in builds.items() if build is not _same]
+
+    def build(value: dict[str, Any]) -> Any:
+        for name, build_field in inner:
+            value[name] = build_field(value[name])
+        return cls(**value)
+
+    return build
 
 
 def _optional(branches: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from schemas.errors import SchemaError
 from schemas.records import EpisodesFinished, Evaluation, TransitionBatch, Unroll
-from schemas.tensors import Tensor, check_header
+from schemas.tensors import Tensor, checked_bytes
 
 # Value columns are evaluated at row T too, to bootstrap from.
 VALUE_COLUMNS = frozenset({"q_max", "value"})
@@ -83,7 +83,7 @@ def _check(
     exact: bool = False,
     dtypes: tuple[str, ...] = (),
 ) -> None:
-    check_header(tensor)
+    size = checked_bytes(tensor.dtype, tensor.shape)
     found = tensor.shape if exact else tensor.shape[: len(lead)]
     if found != lead:
         dots = "" if exact else ", ..."
@@ -95,7 +95,5 @@ def _check(
         raise SchemaError(
             f"{name}: expected {' or '.join(dtypes)}, found {tensor.dtype}"
         )
-    if tensor.encoding == "RAW" and len(tensor.data) != tensor.raw_bytes:
-        raise SchemaError(
-            f"{name}: expected {tensor.raw_bytes} bytes, found {len(tensor.data)}"
-        )
+    if tensor.encoding == "RAW" and len(tensor.data) != size:
+        raise SchemaError(f"{name}: expected {size} bytes, found {len(tensor.data)}")

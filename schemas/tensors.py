@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -39,22 +40,17 @@ class Tensor:
     encoding: Encoding
     data: bytes
 
-    @property
-    def raw_bytes(self) -> int:
-        """The size of the opened array in bytes."""
-        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
-
     def array(self) -> Array:
         """Return the array, read-only; a view of ``data`` when RAW.
 
         Raises:
             SchemaError: the bytes do not make an array of this dtype and shape.
         """
-        check_header(self)
-        data = self.data if self.encoding == "RAW" else _decompress(self)
-        if len(data) != self.raw_bytes:
+        expected = checked_bytes(self.dtype, self.shape)
+        data = self.data if self.encoding == "RAW" else _decompress(self, expected)
+        if len(data) != expected:
             raise SchemaError(
-                f"tensor {self.dtype}{list(self.shape)}: expected {self.raw_bytes} "
+                f"tensor {self.dtype}{list(self.shape)}: expected {expected} "
                 f"bytes, found {len(data)}"
             )
         return np.frombuffer(data, self.dtype).reshape(self.shape)
@@ -66,34 +62,43 @@ class Tensor:
 
 def check_header(tensor: Tensor) -> None:
     """Raise SchemaError unless dtype, shape and size are ones we accept."""
-    if not _DTYPE.fullmatch(tensor.dtype):
+    checked_bytes(tensor.dtype, tensor.shape)
+
+
+# The same few headers come again and again.
+@lru_cache(maxsize=1024)
+def checked_bytes(dtype: str, shape: tuple[int, ...]) -> int:
+    """Return the size of an opened array in bytes; raises as ``check_header``."""
+    if not _DTYPE.fullmatch(dtype):
         raise SchemaError(
             "tensor dtype: expected a little-endian number such as '<f4', found "
-            f"{tensor.dtype[:32]!r}"
+            f"{dtype[:32]!r}"
         )
-    if len(tensor.shape) > MAX_DIMENSIONS or min(tensor.shape, default=0) < 0:
+    if len(shape) > MAX_DIMENSIONS or min(shape, default=0) < 0:
         raise SchemaError(
             f"tensor shape: expected at most {MAX_DIMENSIONS} sizes, none negative, "
-            f"found {list(tensor.shape[: MAX_DIMENSIONS + 1])}"
+            f"found {list(shape[: MAX_DIMENSIONS + 1])}"
         )
     # Without the zeros: beside one, any size would count as nothing.
-    if math.prod(filter(None, tensor.shape)) > MAX_TENSOR_BYTES:
+    if math.prod(filter(None, shape)) > MAX_TENSOR_BYTES:
         raise SchemaError(
             f"tensor shape: expected at most {MAX_TENSOR_BYTES} elements, found "
-            f"{list(tensor.shape)}"
+            f"{list(shape)}"
         )
-    if tensor.raw_bytes > MAX_TENSOR_BYTES:
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    if size > MAX_TENSOR_BYTES:
         raise SchemaError(
             f"tensor size: expected at most {MAX_TENSOR_BYTES} bytes, found "
-            f"{tensor.raw_bytes} ({tensor.dtype}{list(tensor.shape)})"
+            f"{size} ({dtype}{list(shape)})"
         )
+    return size
 
 
-def _decompress(tensor: Tensor) -> bytes:
+def _decompress(tensor: Tensor, expected: int) -> bytes:
     # The frame's own claim of its size is not believed: the header's is the cap.
     try:
         reader = zstandard.ZstdDecompressor().stream_reader(tensor.data)
-        return reader.read(tensor.raw_bytes + 1)
+        return reader.read(expected + 1)
     except zstandard.ZstdError as exc:
         raise SchemaError(f"tensor data: expected zstd, found {exc}") from exc
 

@@ -60,7 +60,7 @@ STATUS = Topic(
 )  # fmt: skip
 SCHEMAS = Topic(
     "schemas", "schema id", ("schema text",), "delete",
-    ("who ships a newer schema",), ("processor", "learner"), per_experiment=False,
+    ("cli", "registry"), ("processor", "learner", "registry"), per_experiment=False,
     config=_retain(),
 )  # fmt: skip
 MEMBERS = Topic(
@@ -103,7 +103,7 @@ EVENTS = Topic(
 )  # fmt: skip
 DEAD_LETTERS = Topic(
     "dead-letters", "source topic", ("DeadLetter",), "delete",
-    ("processor", "learner", "worker"), ("cli",), config=_retain(30 * _DAY_MS),
+    ("processor", "learner", "worker", "cli"), ("cli",), config=_retain(30 * _DAY_MS),
 )  # fmt: skip
 
 TOPICS = (

@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import faust
-from aiokafka.errors import MessageSizeTooLargeError, RecordListTooLargeError
 from faust.streams import Stream
 from faust.types import EventT
 
 from infra.clock import now_ms
 from infra.control.role import RoleContext
 from infra.kafka.bad_records import BadRecords
-from infra.kafka.dead_letters import dead_letter
+from infra.kafka.dead_letters import REINJECTED, dead_letter
 from infra.kafka.delivery import Sender
 from infra.kafka.foreign_schemas import learn_schema
 from schemas.codec import decode, encode
@@ -24,15 +23,16 @@ from schemas.errors import SchemaError, UnknownSchemaId
 from schemas.records import Position, SourceRef, StreamEnd, Unroll
 from schemas.registry import Registry
 from schemas.topics import REPLAY, TRAJECTORIES
+from stream_processors.deliveries import Deliveries
 from stream_processors.exits import Exits, Leaving
 from stream_processors.generation import Generation, Partition
 from stream_processors.log_ranges import first_offset
+from stream_processors.log_watch import check_partition
 from stream_processors.tails import Done, Emit, ReturnOptions
 from stream_processors.telemetry import Telemetry
 
 SCHEMA_WAIT_S = 60.0
 _SCHEMA_POLL_S = 2.0
-_TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
 _log = logging.getLogger("rollstream.processor")
 
 
@@ -56,6 +56,7 @@ class Processor:
         self,
         context: RoleContext,
         sender: Sender,
+        deliveries: Deliveries,
         telemetry: Telemetry,
         exits: Exits,
         *,
@@ -64,12 +65,14 @@ class Processor:
         spec = context.spec.processor
         self._context = context
         self._sender = sender
+        self._deliveries = deliveries
         self._telemetry = telemetry
         self._exits = exits
         self._schema_wait_s = schema_wait_s
         self._options = ReturnOptions(
             spec.n_step, spec.gamma, spec.reward_scale, spec.priority_epsilon
         )
+        self._partitions = context.spec.topics.partitions
         self._source = context.topic(TRAJECTORIES)
         self._replay = context.topic(REPLAY)
         self._registry = Registry()
@@ -79,7 +82,6 @@ class Processor:
 
     def attach(self, app: faust.App) -> None:
         """Subscribe to the trajectories."""
-        self._app = app
         raw: dict[str, Any] = {"key_type": bytes, "value_type": bytes}
         raw |= {"key_serializer": "raw", "value_serializer": "raw"}
         topic = app.topic(self._source, internal=False, **raw)
@@ -148,8 +150,10 @@ class Processor:
         partition.window.add(offset, event)
         partition.next_offset = offset + 1
         try:
+            check_partition(partition.number, self._partitions)
             record = await self._decode(message.value)
-            actions = partition.tails.feed(offset, record)
+            alone = REINJECTED in dict(message.headers or ())
+            actions = partition.tails.feed(offset, record, alone=alone)
         except SchemaError as exc:
             await self._bury(partition, offset, exc)
             self._done(generation, partition, offset)
@@ -237,9 +241,15 @@ class Processor:
     ) -> None:
         batch = action.batch
         try:
-            refused = await self._produce(batch.worker.encode(), value, partition)
-            if refused is not None:
-                await self._bury(partition, action.offset, refused)
+            refused = await self._deliveries.send(
+                self._replay, batch.worker, value, partition.number
+            )
+            if refused:
+                reason = (
+                    f"{self._replay}: a batch of {len(value)} bytes is refused for its "
+                    "size; cut the unrolls (workers.unrollLength, envsPerWorker)"
+                )
+                await self._bury(partition, action.offset, ValueError(reason))
             else:
                 self._telemetry.counts.batches += 1
                 self._telemetry.counts.env_steps += action.num_valid
@@ -250,24 +260,6 @@ class Processor:
             return
         except Exception as exc:
             self._exits.crash(exc)
-
-    async def _produce(
-        self, key: bytes, value: bytes, partition: Partition
-    ) -> Exception | None:
-        """Send and wait; return the reason when the record is too large."""
-        try:
-            sent = await self._app.producer.send(
-                self._replay, key, value, partition.number, None, None
-            )
-            await sent
-        except Exception as exc:
-            if isinstance(exc, _TOO_LARGE) or isinstance(exc.__cause__, _TOO_LARGE):
-                return ValueError(
-                    f"{self._replay}: a batch of {len(value)} bytes is refused for its "
-                    "size; cut the unrolls (workers.unrollLength, envsPerWorker)"
-                )
-            raise
-        return None
 
     def _done(self, generation: Generation, partition: Partition, offset: int) -> None:
         if generation.dead:

@@ -17,17 +17,14 @@ import faust
 from infra.control.members import register
 from infra.control.role import EXIT_ERROR, EXIT_OK, RoleContext, StopRequest, role_main
 from infra.errors import RollstreamError, SettingsError
-from infra.kafka.clients import (
-    MAX_MESSAGE_BYTES,
-    Traffic,
-    faust_broker_settings,
-    make_producer,
-)
+from infra.kafka.clients import Traffic, faust_broker_settings, make_producer
 from infra.kafka.delivery import Sender
 from infra.monitoring.reporter import Reporter
 from stream_processors.agents import Processor
 from stream_processors.assignments import Assignments, Commits
+from stream_processors.deliveries import Deliveries
 from stream_processors.exits import Exits
+from stream_processors.log_watch import LogWatch
 from stream_processors.telemetry import Telemetry
 from stream_processors.transport import App, Transport
 from stream_processors.watchdog import StopDeadline, Watchdog
@@ -77,11 +74,6 @@ def app_settings(context: RoleContext) -> dict[str, Any]:
         "stream_buffer_maxsize": 32,
         "broker_max_poll_records": 100,
         "consumer_max_fetch_size": 4 << 20,
-        "producer_acks": -1,
-        "producer_linger": 0,
-        "producer_max_request_size": MAX_MESSAGE_BYTES,
-        # Waiting for a broker that is away beats starting anew.
-        "producer_request_timeout": 1200.0,
     }
 
 
@@ -97,7 +89,7 @@ def _credentials(brokers: dict[str, Any]) -> Any:
     return None if tls is None else faust.SSLCredentials(context=tls)
 
 
-def make_app(context: RoleContext) -> faust.App:
+def make_app(context: RoleContext) -> App:
     """Make the Faust app; call it where the event loop runs."""
     settings = app_settings(context)
     settings["datadir"].parent.mkdir(parents=True, exist_ok=True)
@@ -150,9 +142,12 @@ def run(context: RoleContext, stop: StopRequest) -> int:
     )
     reporter = Reporter(sender, context, register(sender, context, stop))
     exits = Exits(sender, reporter)
-    processor = Processor(context, sender, telemetry, exits)
+    deliveries = Deliveries.open(context)
+    deliveries.start()
+    processor = Processor(context, sender, deliveries, telemetry, exits)
     reporting = Reporting(reporter, telemetry, sender)
     reporting.start()
+    LogWatch(context, exits, reporter).start()
     asyncio.run(_serve(context, stop, processor, telemetry, exits))
     reporting.report()
     sender.flush(_FLUSH_S)
@@ -181,6 +176,7 @@ async def _serve(
     exits: Exits,
 ) -> None:
     app = make_app(context)
+    app.on_damaged = lambda tp, offset: exits.damaged(tp.topic, tp.partition, offset)
     commits = Commits(processor)
     app.monitor = commits
     processor.attach(app)

@@ -6,7 +6,6 @@ import asyncio
 import time
 from typing import Any
 
-import faust
 from faust.sensors.monitor import Monitor, TPOffsetMapping
 from faust.types import TP, AppT, ConsumerT
 
@@ -17,6 +16,7 @@ from stream_processors.exits import Exits
 from stream_processors.generation import Generation
 from stream_processors.health import LogRange
 from stream_processors.log_ranges import read_ranges
+from stream_processors.transport import App
 
 
 class Assignments:
@@ -34,8 +34,9 @@ class Assignments:
         self._exits = exits
         self._source = context.topic(TRAJECTORIES)
 
-    def attach(self, app: faust.App) -> None:
+    def attach(self, app: App) -> None:
         """Listen to the app's rebalances."""
+        self._damaged = app.damaged
         revoked: Any = self._on_revoked
         assigned: Any = self._on_assigned
         app.on_partitions_revoked.connect(revoked)
@@ -47,6 +48,7 @@ class Assignments:
     async def _on_assigned(self, app: AppT, assigned: set[TP], **_: Any) -> None:
         # Faust resumes reading without waiting for this: forget at once, look after.
         generation = self._processor.drop_state()
+        self._damaged.clear()
         partitions = [tp.partition for tp in assigned if tp.topic == self._source]
         self._looking = asyncio.create_task(self._look(generation, partitions))
 

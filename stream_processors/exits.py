@@ -46,7 +46,15 @@ class Exits:
         else:
             self._reporter.event("expired-records", "alert", reason)
 
-    def crash(self, exc: BaseException) -> NoReturn:
+    def damaged(self, topic: str, partition: int, offset: int) -> None:
+        """Tell of a record whose checksum is wrong; its partition waits there."""
+        reason = (
+            f"{topic}[{partition}]: a record at offset {offset} or soon after is not "
+            "what was written: its checksum is wrong. The partition waits there"
+        )
+        self._reporter.event("corrupt-record", "alert", reason)
+
+    def crash(self, exc: BaseException, *, kind: str = "processor-crashed") -> NoReturn:
         """End the process at once.
 
         Nothing is lost: what is not acknowledged is read again. To carry on could lose
@@ -54,7 +62,7 @@ class Exits:
         """
         _log.critical("ended by an unexpected error", exc_info=exc)
         try:
-            self._reporter.event("processor-crashed", "alert", repr(exc)[:1000])
+            self._reporter.event(kind, "alert", repr(exc)[:1000])
             self._sender.flush(_EVENT_S)
         finally:
             os._exit(EXIT_CRASH)

@@ -49,7 +49,8 @@ class Standstill:
         try:
             found = self._unread(positions) if positions else self._unowned()
         except (KafkaException, RollstreamError):
-            return ""  # the broker is to blame
+            self.reset()  # the broker is to blame, for the time until now as well
+            return ""
         return f"{found} for {still_s:.0f} s" if found else ""
 
     def _unowned(self) -> str:

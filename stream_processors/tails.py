@@ -3,8 +3,8 @@
 An unroll waits here, not acknowledged, until the rows after it complete the horizon of
 its last row, or until something in the log closes its segment. What is emitted for an
 unroll depends on the records after it alone: wherever in the log reading begins again,
-the result is the same. (An unroll behind its own stream, which only a person can have
-written again, stands alone.)
+the result is the same. (An unroll that a person has put back, long after its stream
+went on or ended, stands alone: it waits for nothing.)
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class TailCounts:
 
     Attributes:
         unrolls: unrolls read.
-        late_records: unrolls behind a newer incarnation, or behind their own stream.
+        late_records: unrolls behind a newer incarnation or their own stream, or put
+            back.
         holes: places where a stream does not go on as expected.
         repeated_records: unrolls that their segment already had.
     """
@@ -121,8 +122,16 @@ class Tails:
         # a newer incarnation of the worker is there.
         self._streams: dict[str, dict[int, _Segment]] = {}
 
-    def feed(self, offset: int, record: Unroll | StreamEnd) -> list[Action]:
+    def feed(
+        self, offset: int, record: Unroll | StreamEnd, *, alone: bool = False
+    ) -> list[Action]:
         """Take the next record of the partition; return what follows from it.
+
+        Args:
+            offset: of the record.
+            record: what it holds.
+            alone: it was put back: whether its batch was ever delivered is not known
+                here, so nothing is taken for a repetition.
 
         Raises:
             SchemaError: the record cannot be used; nothing has changed.
@@ -131,9 +140,18 @@ class Tails:
             return [*self._close_up_to(record.worker, record.incarnation), Done(offset)]
         held = _Held(offset, record, open_rows(record))
         self._counts.unrolls += 1
+        if alone:
+            return self._take_alone(held)
         # Closed by a newer incarnation, whatever it sends.
         actions = self._forget_before(record.worker, record.incarnation)
         actions += self._take(held)
+        return actions
+
+    def _take_alone(self, held: _Held) -> list[Action]:
+        self._counts.late_records += 1
+        actions: list[Action] = [self._emit([held], closed=True)]
+        if held.unroll.end_of_stream:
+            actions += self._close_up_to(held.unroll.worker, held.unroll.incarnation)
         return actions
 
     def _take(self, held: _Held) -> list[Action]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import faust
+from aiokafka.errors import CorruptRecordException
+from aiokafka.structs import TopicPartition
+from faust.app.base import BootStrategy
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from mode.utils.queues import ThrowableQueue
@@ -13,6 +18,7 @@ from mode.utils.queues import ThrowableQueue
 # of that broker: with Faust's 1500 ms, idle partitions hold busy ones up.
 FETCH_MAX_WAIT_MS = 50
 FETCH_MAX_BYTES = 32 << 20
+_UNPLACED_S = 0.02
 
 
 class _ConsumerThread(driver.AIOKafkaConsumerThread):
@@ -23,6 +29,59 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
         consumer._fetch_max_wait_ms = FETCH_MAX_WAIT_MS
         consumer._fetch_max_bytes = FETCH_MAX_BYTES
         return consumer
+
+    async def _fetch_records(
+        self,
+        consumer: Any,
+        active_partitions: set[TP],
+        timeout: float | None = None,
+        max_records: int | None = None,
+    ) -> Any:
+        """Read on without the partitions in which a record is damaged."""
+        app: Any = self.consumer.app
+        readable = active_partitions - app.damaged.keys()
+        if not readable:
+            await asyncio.sleep(timeout or 0.0)
+            return {}
+        assignment = _assignment(consumer)
+        before = _positions(assignment, readable)
+        try:
+            if None not in before.values():
+                return await super()._fetch_records(
+                    consumer, readable, timeout, max_records
+                )
+            # Not waiting there, so that nothing is drained from a place not known here.
+            found = await super()._fetch_records(consumer, readable, 0, max_records)
+            if not found:
+                await asyncio.sleep(_UNPLACED_S)
+            return found
+        except CorruptRecordException as exc:
+            if assignment is not _assignment(consumer):
+                return {}  # rebalanced meanwhile: all of it is read anew
+            damaged = {tp for tp in before if str(TopicPartition(*tp)) in str(exc)}
+            if not damaged:
+                raise
+            # What the call had drained of the others is lost with the exception.
+            for tp, position in _positions(assignment, readable - damaged).items():
+                if before[tp] not in (None, position):
+                    consumer.seek(tp, before[tp])
+            for tp in damaged:
+                app.set_aside(tp, before[tp])
+            return {}
+
+
+def _assignment(consumer: Any) -> Any:
+    subscription = consumer._subscription.subscription
+    return subscription.assignment if subscription else None
+
+
+def _positions(assignment: Any, partitions: set[TP]) -> dict[TP, int | None]:
+    """Return where reading goes on; None where that is being asked for."""
+    return {
+        tp: assignment.state_value(tp)._position
+        for tp in partitions
+        if assignment and tp in assignment.tps
+    }
 
 
 class Consumer(driver.Consumer):
@@ -56,12 +115,35 @@ class Transport(driver.Transport):
     Consumer = Consumer
 
 
+class _OnlyConsumer(BootStrategy):
+    # Batches are sent by `deliveries`.
+    enable_kafka_producer = False
+
+
 class App(faust.App):
     """A Faust app whose full queue holds up the fetcher, and nothing else.
 
     Faust takes a partition whose queue is nearly full out of the next fetch, which
     then waits a second for the idle ones: 37 records a second, where 300 are possible.
+
+    Attributes:
+        damaged: partitions that are not read on, because a record of theirs is not what
+            was written; with the offset at or behind which that one is.
+        on_damaged: is told of each, in the consumer's thread.
     """
+
+    BootStrategy = _OnlyConsumer
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.damaged: dict[TP, int] = {}
+        self.on_damaged: Callable[[TP, int], None] | None = None
+
+    def set_aside(self, tp: TP, offset: int) -> None:
+        """Read a partition no further, until it is assigned anew."""
+        self.damaged[tp] = offset
+        if self.on_damaged is not None:
+            self.on_damaged(tp, offset)
 
     def FlowControlQueue(  # noqa: N802
         self, maxsize: int | None = None, *, clear_on_resume: bool = False

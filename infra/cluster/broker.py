@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import subprocess
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -51,8 +51,13 @@ def log_dir(service: Service) -> Path:
     return service.config_file.parent / "data"
 
 
-def write_config(service: Service, port: int, controller_port: int) -> None:
-    """Writes server.properties."""
+def write_config(
+    service: Service,
+    port: int,
+    controller_port: int,
+    overrides: Mapping[str, str] | None = None,
+) -> None:
+    """Writes server.properties; `overrides` replace or add to our settings."""
     folder = log_dir(service)
     if "," in str(folder):
         raise ClusterError(
@@ -74,6 +79,7 @@ def write_config(service: Service, port: int, controller_port: int) -> None:
             "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": str(folder),
             **_BEHAVIOUR,
+            **(overrides or {}),
         },
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -39,11 +39,16 @@ class Lifecycle:
     """Starts and stops the services that the settings leave to us."""
 
     def __init__(
-        self, settings: Settings, folder: Path, report: Callable[[str], None]
+        self,
+        settings: Settings,
+        folder: Path,
+        report: Callable[[str], None],
+        broker_config: Mapping[str, str] | None = None,
     ) -> None:
         self._settings = settings
         self._folder = folder
         self._report = report
+        self._broker_config = broker_config
         self.kafka = broker.broker_service(folder)
         self.zookeeper = zookeeper.zookeeper_service(folder)
         self._class_path: list[Path] = []
@@ -174,7 +179,12 @@ class Lifecycle:
         self._report(f"starting {service.name}")
         check_disk(self._folder)
         if service is self.kafka:
-            broker.write_config(service, state.kafka_port, state.controller_port)
+            broker.write_config(
+                service,
+                state.kafka_port,
+                state.controller_port,
+                self._broker_config,
+            )
             if broker.stored_cluster_id(service) is None:
                 broker.format_storage(service, self._class_path, state.cluster_id)
             pid = launch(service, self._class_path, broker.JVM_OPTIONS)

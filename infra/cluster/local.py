@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -60,15 +60,24 @@ class LocalCluster:
     """A lease on the cluster of this machine's data directory.
 
     A service that the settings name is used, and never started or stopped.
+
+    Args:
+        settings: where it lives, and what is elsewhere.
+        report: is told what is going on.
+        broker_config: settings of a broker that is started here, over our own.
     """
 
     def __init__(
-        self, settings: Settings, *, report: Callable[[str], None] = _ignore
+        self,
+        settings: Settings,
+        *,
+        report: Callable[[str], None] = _ignore,
+        broker_config: Mapping[str, str] | None = None,
     ) -> None:
         self._settings = settings
         self._report = report
         self._dir = cluster_dir(settings)
-        self._services = Lifecycle(settings, self._dir, report)
+        self._services = Lifecycle(settings, self._dir, report, broker_config)
         self._lease: User | None = None
 
     def start(self, keep: bool = False) -> Endpoints:

@@ -52,7 +52,7 @@ def spawn(
         log_file.replace(log_file.with_suffix(log_file.suffix + ".1"))
     with log_file.open("wb") as log:
         child = subprocess.Popen(
-            argv,
+            list(argv),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -67,7 +67,11 @@ def spawn(
 def command_line(pid: int) -> list[str]:
     """Returns the argv of a live process; empty if it is gone or a zombie."""
     child = _children.get(pid)
-    if child is not None and child.poll() is not None:
+    if child is not None:
+        if child.poll() is None:
+            # The system shows nothing for some milliseconds after it was started.
+            assert isinstance(child.args, list)
+            return [str(word) for word in child.args]
         del _children[pid]
         return []
     try:

@@ -163,9 +163,13 @@ def last_words(service: Service, num_lines: int = 3) -> str:
     return " | ".join((errors or lines)[-num_lines:]) or "its log is empty"
 
 
+_DISK_IS_FULL = (
+    "free some disk space, or set ROLLSTREAM_DATA_DIR to a directory on another disk"
+)
 _CAUSES = {
-    "No space left on device": "free some disk space, or set ROLLSTREAM_DATA_DIR to a "
-    "directory on another disk",
+    "No space left on device": _DISK_IS_FULL,
+    # A page of a mapped index that the disk has no room for.
+    "a fault occurred in an unsafe memory access operation": _DISK_IS_FULL,
     "Address already in use": "end the process that uses the port, and start again",
     "Failed to acquire lock": "another Kafka uses this data directory: end it, or set "
     "ROLLSTREAM_DATA_DIR to another directory",

@@ -36,6 +36,7 @@ class Coordination:
     Attributes:
         lost_claim: set when, while our session was lost, another process has claimed
             an experiment that we ran.
+        certain: cleared by ``doubt_claims``, until our claims were looked at again.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -46,9 +47,11 @@ class Coordination:
             )
         self.name = f"{platform.node()}-{os.getpid()}"
         self._client = KazooClient(hosts=settings.zookeeper, timeout=SESSION_S)
-        self._nodes: dict[str, bytes] = {}
+        self._nodes: dict[str, bytes | None] = {}  # None: is to be gone
         self._claims: set[str] = set()
         self.lost_claim = threading.Event()
+        self.certain = threading.Event()
+        self.certain.set()
         self._lock = threading.Lock()
         self._lost = threading.Event()
         self._closed = threading.Event()
@@ -75,12 +78,19 @@ class Coordination:
 
     def register_agent(self) -> None:
         """Register this process as an agent."""
-        self._put(f"{ROOT}/agents/{self.name}", _host_facts())
+        facts = json.dumps(_host_facts()).encode()
+        self._put(f"{ROOT}/agents/{self.name}", facts)
 
     def register_role(self, experiment: str, key: str, pid: int) -> None:
         """Register a role process that lives; again when its pid changed."""
-        path = f"{ROOT}/roles/{experiment}/{key.replace('/', '-')}"
-        self._put(path, {"agent": self.name, "pid": pid})
+        facts = json.dumps({"agent": self.name, "pid": pid}).encode()
+        self._put(_role_path(experiment, key), facts)
+
+    def forget_role(self, experiment: str, key: str) -> None:
+        """Remove a role process that ended."""
+        path = _role_path(experiment, key)
+        if path in self._nodes:
+            self._put(path, None)
 
     def claim_experiment(self, experiment: str, wait_s: float = SESSION_S + 2) -> None:
         """Be the only one to run an experiment.
@@ -103,6 +113,14 @@ class Coordination:
                 f"{holder.get('host')} pid {holder.get('pid')}",
                 "stop that one, or give this experiment another name",
             )
+
+    def doubt_claims(self) -> None:
+        """Look at our claims again: for longer than a session we did nothing.
+
+        Sets ``certain`` when they are ours, and ``lost_claim`` before that when not.
+        """
+        self.certain.clear()
+        self._lost.set()
 
     def live_roles(self, experiment: str) -> dict[str, dict[str, Any]]:
         """Return the role processes registered for an experiment."""
@@ -131,25 +149,27 @@ class Coordination:
             self._claims.add(path)
         return True
 
-    def _put(self, path: str, facts: dict[str, Any]) -> None:
-        value = json.dumps(facts).encode()
+    def _put(self, path: str, value: bytes | None) -> None:
         with self._lock:
             if self._nodes.get(path) == value:
                 return
             self._nodes[path] = value
         self._attempt(lambda: self._write(path, value))
 
-    def _write(self, path: str, value: bytes) -> None:
+    def _write(self, path: str, value: bytes | None) -> None:
         # An ephemeral node of a session that ended would vanish under us: make anew.
         found = self._client.exists(path)
         session, _ = self._client.client_id
-        if path in self._claims and found and found.ephemeralOwner != session:
-            if self._read(path) != json.loads(value):
+        if path in self._claims and found:
+            if found.ephemeralOwner == session:
+                return  # not for a moment may it be free
+            if self._read(path) != json.loads(value or b"{}"):
                 self.lost_claim.set()  # somebody else's now: theirs stands
                 return
         if found is not None:
             self._client.delete(path)
-        self._client.create(path, value, ephemeral=True, makepath=True)
+        if value is not None:
+            self._client.create(path, value, ephemeral=True, makepath=True)
 
     def _read(self, path: str) -> dict[str, Any]:
         value, _ = self._client.get(path)
@@ -167,6 +187,7 @@ class Coordination:
             self._lost.clear()
             while not self._closed.wait(0.5):
                 if self._client.connected and self._attempt(self._write_all):
+                    self.certain.set()
                     break
 
     def _write_all(self) -> None:
@@ -186,6 +207,10 @@ class Coordination:
             self._lost.set()
             return False
         return True
+
+
+def _role_path(experiment: str, key: str) -> str:
+    return f"{ROOT}/roles/{experiment}/{key.replace('/', '-')}"
 
 
 def _host_facts() -> dict[str, Any]:

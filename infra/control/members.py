@@ -10,6 +10,7 @@ from infra.clock import now_ms
 from infra.control.role import RoleContext, StopRequest
 from infra.kafka.delivery import Sender
 from infra.kafka.reading import latest_by_key
+from infra.kafka.schema_registry import publish_shipped
 from infra.kafka.topic_admin import (
     TopicConfig,
     TopicReport,
@@ -74,8 +75,13 @@ def read_members(context: RoleContext) -> dict[str, tuple[int, Member]]:
 
 
 def ensure_shared_topics(settings: Settings) -> list[TopicReport]:
-    """Create the topics that all experiments share, where they are missing."""
-    return ensure_topics(settings, shared_topics())
+    """Create the topics that all experiments share, where they are missing.
+
+    The schemas of this version are published as well, once.
+    """
+    reports = ensure_topics(settings, shared_topics())
+    publish_shipped(settings)
+    return reports
 
 
 def ensure_experiment_topics(

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.control.coordination import AlreadyRuns, Coordination
+from infra.control.coordination import SESSION_S, AlreadyRuns, Coordination
 from infra.control.experiments import (
     PublishedExperiment,
     UnknownExperiment,
@@ -37,6 +37,8 @@ from schemas.resume import check_resumable
 
 _POLL_S = 0.1
 _LAST_WORDS_S = 1.0
+# Without a tick for so long we were frozen, and our claim may be another's.
+_FROZEN_S = SESSION_S / 2
 
 
 @dataclass(frozen=True)
@@ -156,9 +158,14 @@ class Run:
             RoleFailed: a role failed again and again.
         """
         supervisor, follower = self._parts()
+        ticked_at_s = time.monotonic()
         while True:
             follower.poll(_POLL_S)
-            exits = supervisor.poll()
+            if time.monotonic() - ticked_at_s > _FROZEN_S:
+                self._coordination.doubt_claims()
+            ticked_at_s = time.monotonic()
+            # A role started without the claim would fence those of who has it.
+            exits = supervisor.poll() if self._coordination.certain.is_set() else []
             if self._coordination.lost_claim.is_set():
                 raise AlreadyRuns(
                     f"experiment {self._experiment.name}: another process has claimed "

@@ -138,6 +138,8 @@ def consumer_config(
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "isolation.level": "read_committed",
+        # A byte that rotted on the broker's disk is an error, never a value.
+        "check.crcs": True,
         # An expired offset is an event to report, never a silent jump.
         "auto.offset.reset": "error",
         "fetch.message.max.bytes": MAX_MESSAGE_BYTES,

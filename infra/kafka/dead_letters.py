@@ -1,19 +1,42 @@
-"""Records that cannot be read -> the topic of dead letters."""
+"""Records that could not be used -> the topic of dead letters, and back from there.
+
+A letter's number is its offset in that topic. A DeadLetter whose own source is the
+topic of dead letters is a mark: the letter it names was put back (``reinjection``).
+"""
 
 from __future__ import annotations
 
+import hashlib
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from infra.clock import now_ms
+from infra.errors import OffsetError, RollstreamError
 from infra.kafka.delivery import Sender
-from schemas.codec import encode
+from infra.kafka.reading import Message, read_to_end
+from infra.settings import Settings
+from schemas.codec import decode, encode
+from schemas.errors import SchemaError
 from schemas.records import DeadLetter, SourceRef
-from schemas.topics import DEAD_LETTERS
+from schemas.topics import DEAD_LETTERS, topic_name
 
 if TYPE_CHECKING:
     from infra.control.role import RoleContext
 
 KEPT_BYTES = 64_000
+REINJECTED = "rollstream-reinjected"
+"""The header of a record that was put back; its value is the letter's number."""
+
+NEVER_IN_THE_LOG = -1
+"""The offset in a source that was refused before it got one."""
+
+_log = logging.getLogger("rollstream")
+
+
+class NoOriginal(RollstreamError):
+    """A record is larger than what its letter holds, and cannot be had elsewhere."""
 
 
 def dead_letter(
@@ -40,3 +63,104 @@ def dead_letter(
         produced_at_ms=now_ms(),
     )
     sender.send(context.topic(DEAD_LETTERS), encode(record), source.topic)
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A dead letter in its topic.
+
+    Attributes:
+        number: its offset there.
+        appended_at_ms: when it was written, by the broker's clock.
+        record: as it was written; ``read_letters`` leaves its value out.
+        digest: of the kept value; with the source, it tells repetitions.
+        reinjected: where the record was put back to; "" when it was not.
+    """
+
+    number: int
+    appended_at_ms: int
+    record: DeadLetter
+    digest: str
+    reinjected: str = ""
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What it has in common with other letters of the same record.
+
+        A reader that was killed before it acknowledged has buried a record twice.
+        """
+        record = self.record
+        if record.source.offset == NEVER_IN_THE_LOG:
+            return (self.number,)
+        return (record.source, record.value_bytes, self.digest)
+
+
+def iterate_letters(settings: Settings, experiment: str) -> Iterator[Letter]:
+    """Yield the letters, oldest first, with their values; and the marks among them."""
+    for message in read_to_end(settings, topic_name(DEAD_LETTERS, experiment)):
+        try:
+            record = decode(message.value, DeadLetter)
+        except SchemaError as exc:
+            _log.warning("dead letter %d is passed over: %s", message.offset, exc)
+            continue
+        digest = hashlib.sha256(record.value).hexdigest()
+        yield Letter(message.offset, message.timestamp_ms, record, digest)
+
+
+def read_letters(settings: Settings, experiment: str) -> list[Letter]:
+    """Return the letters, oldest first, without their values: there may be many."""
+    letters: list[Letter] = []
+    marks: dict[int, str] = {}
+    for letter in iterate_letters(settings, experiment):
+        if is_mark(letter.record, experiment):
+            marks[letter.record.source.offset] = letter.record.error
+        else:
+            record = replace(letter.record, value=b"")
+            letters.append(replace(letter, record=record))
+    done = {
+        each.identity: marks[each.number] for each in letters if each.number in marks
+    }
+    return [replace(each, reinjected=done.get(each.identity, "")) for each in letters]
+
+
+def is_mark(record: DeadLetter, experiment: str) -> bool:
+    """Whether a record says that a letter was put back."""
+    return record.source.topic == topic_name(DEAD_LETTERS, experiment)
+
+
+def whole_value(settings: Settings, record: DeadLetter) -> bytes:
+    """Return all of a record that became a dead letter.
+
+    What its letter does not hold is read from the log again, and compared with what the
+    letter does hold: length, key and first 64 kB.
+
+    Raises:
+        NoOriginal: it is not there any more; says what is.
+    """
+    if len(record.value) == record.value_bytes:
+        return record.value
+    source = record.source
+    kept = f"its letter holds {len(record.value)} of {record.value_bytes} bytes"
+    if source.offset == NEVER_IN_THE_LOG:
+        raise NoOriginal(f"{kept}, and it was refused before it was in any log")
+    name = f"{source.topic}[{source.partition}]@{source.offset}"
+    found = _at(settings, source)
+    if found is None:
+        raise NoOriginal(f"{kept}, and {name} is no longer in the log")
+    is_same = (
+        len(found.value) == record.value_bytes
+        and found.value.startswith(record.value)
+        and found.key == record.key.decode(errors="replace")
+    )
+    if not is_same:
+        raise NoOriginal(f"{kept}, and {name} is another record now")
+    return found.value
+
+
+def _at(settings: Settings, source: SourceRef) -> Message | None:
+    try:
+        messages = read_to_end(settings, source.topic, source.partition, source.offset)
+        found = next(messages, None)
+    except OffsetError:
+        return None
+    return found if found is not None and found.offset == source.offset else None

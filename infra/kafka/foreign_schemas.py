@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 
 from infra.errors import RollstreamError
@@ -10,6 +9,7 @@ from infra.kafka.reading import read_to_end
 from infra.settings import Settings
 from schemas.errors import SchemaError, UnknownSchemaId
 from schemas.registry import Registry
+from schemas.subjects import parse_registration
 from schemas.topics import SCHEMAS, topic_name
 
 _log = logging.getLogger("rollstream.schemas")
@@ -17,6 +17,9 @@ _log = logging.getLogger("rollstream.schemas")
 
 def learn_schema(settings: Settings, registry: Registry, wanted: int) -> bool:
     """Read the topic of schemas into ``registry``; blocks.
+
+    All that can be read with is learnt, also what no subject accepted: a record that
+    was written with it all the same is then refused as such, and nobody waits for it.
 
     Returns:
         Whether the wanted id is known now.
@@ -35,15 +38,6 @@ def learn_schema(settings: Settings, registry: Registry, wanted: int) -> bool:
 
 def _add(registry: Registry, value: bytes) -> None:
     try:
-        registry.add(schema_text(value))
-    except (SchemaError, ValueError) as exc:
+        registry.add(parse_registration(value).text)
+    except SchemaError as exc:
         _log.warning("a record of the topic of schemas is passed over: %s", exc)
-
-
-def schema_text(value: bytes) -> str:
-    """Return the schema in a record: its text, or JSON that has it as ``schema``."""
-    text = value.decode("utf-8")
-    found = json.loads(text)
-    if isinstance(found, dict) and isinstance(found.get("schema"), str):
-        return str(found["schema"])
-    return text

@@ -88,7 +88,7 @@ def ensure_topics(
         if topic.name not in present
     }
     _wait_for(admin, names, lambda partitions: partitions is not None)
-    found = {item.name: item for item in describe_topics(settings, names)}
+    found = _described(settings, names)
     return [
         _compare(topic, found[topic.name], refused.get(topic.name)) for topic in topics
     ]
@@ -114,6 +114,26 @@ def alter_config(settings: Settings, name: str, changes: Mapping[str, str]) -> N
             f"topic {name}: {dict(changes)} cannot be set: {exc.args[0].str()}",
             "check the permissions of the Kafka user (AlterConfigs on the topic)",
         ) from exc
+
+
+def _described(settings: Settings, names: Sequence[str]) -> dict[str, TopicDescription]:
+    """Describes topics that exist, by name.
+
+    Of several brokers another may be asked, which has not heard of a new one yet.
+    """
+    deadline = time.monotonic() + ADMIN_TIMEOUT_S
+    while True:
+        found = {item.name: item for item in describe_topics(settings, names)}
+        missing = sorted(set(names) - found.keys())
+        if not missing:
+            return found
+        if time.monotonic() > deadline:
+            raise TopicError(
+                f"topics {', '.join(missing)} were created, and the brokers do not "
+                f"know them after {ADMIN_TIMEOUT_S:g} s",
+                "check that the brokers are well",
+            )
+        time.sleep(_POLL_S)
 
 
 def delete_topics(settings: Settings, names: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from infra.errors import RollstreamError
 from infra.kafka.clients import Traffic, make_consumer
-from infra.kafka.reading import to_message, watermarks
+from infra.kafka.reading import Message, to_message, watermarks
 from infra.monitoring.progress import Progress
 from infra.settings import Settings
 from schemas.codec import decode
@@ -35,6 +35,8 @@ class MetricsFollower:
     def __init__(self, settings: Settings, experiment: str, run_id: str) -> None:
         self.progress = Progress(run_id)
         self.lag: dict[str, int | None] = dict.fromkeys(READS)
+        # When each process was last heard of, by the broker's clock.
+        self.heard_at_ms: dict[tuple[str, int], int] = {}
         self._experiment = experiment
         self._consumer: Consumer = make_consumer(
             settings,
@@ -68,7 +70,7 @@ class MetricsFollower:
                 continue
             record = to_message(message)
             self._next_offset = record.offset + 1
-            self._take(record.value)
+            self._take(record)
         if time.monotonic() - self._lag_at_s >= LAG_INTERVAL_S:
             self._lag_at_s = time.monotonic()
             self.lag = {
@@ -79,12 +81,16 @@ class MetricsFollower:
         """Close the consumer."""
         self._consumer.close()
 
-    def _take(self, value: bytes) -> None:
+    def _take(self, message: Message) -> None:
         try:
-            record: Any = decode(value, MetricsPoint, EpisodesFinished, Evaluation)
+            record: Any = decode(
+                message.value, MetricsPoint, EpisodesFinished, Evaluation
+            )
         except SchemaError as exc:
             _log.warning("%s: %s", self._topic, exc)
             return
+        if isinstance(record, MetricsPoint) and record.run_id == self.progress.run_id:
+            self.heard_at_ms[record.role, record.index] = message.timestamp_ms
         self.progress.add(record)
 
     def _lag_of(self, role: str, topic: Topic) -> int | None:
@@ -93,13 +99,22 @@ class MetricsFollower:
         if not positions:
             return None
         name = topic_name(topic, self._experiment)
-        # Positions were read before the ends, so the lag is never negative.
         try:
-            return sum(self._behind(name, position) for position in positions)
+            each = [self._behind(name, position) for position in positions]
         except RollstreamError:
             return None
+        return None if None in each else sum(filter(None, each))
 
-    def _behind(self, name: str, position: Position) -> int:
+    def _behind(self, name: str, position: Position) -> int | None:
         # A broker that is away must not hold up whoever waits for Ctrl-C.
         _, end = watermarks(self._consumer, name, position.partition, LAG_TIMEOUT_S)
-        return max(0, end - position.position)
+        return lag_of(position.position, end)
+
+
+def lag_of(position: int, end: int) -> int | None:
+    """Return how many offsets are between; None: the position is of another log.
+
+    Positions are read before ends, so one beyond the end was taken from a topic that
+    was deleted since.
+    """
+    return end - position if position <= end else None

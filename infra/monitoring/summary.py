@@ -30,6 +30,7 @@ class Summary:
         resumed: it went on from a checkpoint.
         reached: the target return was reached, or there was none.
         reason: why it ended.
+        expired_records: that the log deleted before they were read.
     """
 
     experiment: str
@@ -49,6 +50,7 @@ class Summary:
     resumed: bool
     reached: bool
     reason: str
+    expired_records: int = 0
 
     def to_json(self) -> str:
         """Return one JSON object."""
@@ -112,4 +114,6 @@ def summarise(
         resumed=bool(progress.learner("resumed")),
         reached=finish.reached if finish else False,
         reason=reason,
+        expired_records=progress.total("processor", "expired_records")
+        + int(progress.learner("expired_records")),
     )

@@ -45,6 +45,19 @@ def test_an_agent_and_its_roles_are_seen_and_vanish_with_it(make_coordination):
     assert watcher.live_roles("seen") == {}
 
 
+def test_a_role_that_ended_is_forgotten_also_by_a_new_session(make_coordination):
+    agent, watcher = make_coordination(), make_coordination()
+    agent.register_role("ended", "worker/0", 41)
+    agent.register_role("ended", "worker/1", 42)
+    agent.forget_role("ended", "worker/0")
+    assert watcher.live_roles("ended").keys() == {"worker-1"}
+    expire(agent)
+    wait_for(lambda: "worker-1" in watcher.live_roles("ended"))
+    assert watcher.live_roles("ended").keys() == {"worker-1"}
+    agent.register_role("ended", "worker/0", 43)
+    assert watcher.live_roles("ended")["worker-0"]["pid"] == 43
+
+
 def test_only_one_runs_an_experiment(make_coordination):
     first, second = make_coordination(), make_coordination()
     first.claim_experiment("claimed")

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -22,18 +21,23 @@ from schemas.codec import decode, encode
 from schemas.records import SourceRef, StreamEnd, TransitionBatch, Unroll
 from schemas.tensors import pack
 from schemas.topics import DEAD_LETTERS, METRICS, REPLAY, TRAJECTORIES
+from tests.integration import pipeline_rig
 from tests.integration.learner_rig import (  # noqa: F401
-    Rig,
     cached_export,
     experiment,
     make_batch,
 )
+from tests.integration.pipeline_rig import (
+    ROWS,
+    STEPS,
+    PipelineRig,
+    make_unroll,
+    processor,
+    put,
+    records,
+)
 
 pytestmark = pytest.mark.kafka
-
-ROWS = 8 * 8 - 1  # of an unroll; one of its 64 is not valid
-STEPS = 8 * 8
-FIELDS = [field.name for field in dataclasses.fields(Unroll)]
 
 # Before its code is mended, this processor cannot use w1's unroll 4.
 DEFECT = """
@@ -48,42 +52,6 @@ tails.open_rows = open_rows
 """
 
 
-def make_unroll(rig, worker, incarnation, sequence, **changes):
-    batch = make_batch(rig.name, rig.run_id, worker, incarnation, sequence, **changes)
-    return Unroll(**{name: getattr(batch, name) for name in FIELDS})
-
-
-@contextmanager
-def processor(rig, prelude=""):
-    """A processor of the learner's experiment, in a process of its own."""
-    code = (
-        f"{prelude}\nfrom infra.control.role import role_main\n"
-        "from stream_processors.app import run\nrole_main('processor', run)\n"
-    )
-    child = subprocess.Popen(
-        [sys.executable, "-c", code, rig.name, "--index", "0"],
-        env={
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "ROLLSTREAM_DATA_DIR": str(rig.settings.data_dir),
-        },
-    )
-    try:
-        yield child
-    finally:
-        child.terminate()
-        child.wait(30)
-
-
-def put(rig, unroll):
-    partition = int(unroll.worker[1:]) % 2
-    topic = rig.topic(TRAJECTORIES)
-    rig.sender.send_and_wait(topic, encode(unroll), unroll.worker, partition)
-    if isinstance(unroll, Unroll):
-        key = unroll.worker, unroll.incarnation, unroll.sequence
-        rig.journal[key] = int(unroll.valid.array().sum())
-
-
 def bury(rig, value, source=None, error="planted"):
     """Write a dead letter as the processor does; return its number."""
     offset = len(list(read_to_end(rig.settings, rig.topic(DEAD_LETTERS))))
@@ -91,11 +59,6 @@ def bury(rig, value, source=None, error="planted"):
     dead_letter(rig.sender, rig.context("processor"), source, b"w0", value, error)
     rig.sender.flush(30)
     return read_letters(rig.settings, rig.name)[-1].number
-
-
-def records(rig, topic):
-    for partition in range(2 if topic.partitioned else 1):
-        yield from read_to_end(rig.settings, rig.topic(topic), partition)
 
 
 def command(rig, capsys, *names, action="reinject", code=0, **options):
@@ -118,14 +81,7 @@ def test_what_a_defect_and_a_limit_refused_is_recovered_and_learnt_once(rig, cap
     learner = rig.start_thread()
 
     def wait(**expected):
-        def reached():
-            values = rig.metrics()
-            return all(values.get(name) == n for name, n in expected.items())
-
-        try:
-            rig.wait_for(reached, timeout_s=90.0, learner=learner)
-        except AssertionError as exc:
-            raise AssertionError(f"{expected}, found {rig.metrics()}") from exc
+        pipeline_rig.wait(rig, learner, **expected)
 
     # A processor with a defect: w1's stream has a hole, goes on, and ends.
     with processor(rig, DEFECT):
@@ -296,9 +252,9 @@ def test_a_record_that_was_buried_twice_is_put_back_once(rig, capsys):
         first: "reinjected",
         second: "was before",
     }
+    wait_for(rig, [0])
     listed = command(rig, capsys, action="list")
     assert listed[0]["reinjected"] == listed[1]["reinjected"] is not None
-    assert len(list(records(rig, TRAJECTORIES))) == 1
 
 
 def test_a_command_killed_between_record_and_mark_leaves_neither(rig, capsys):
@@ -319,7 +275,7 @@ def test_a_command_killed_between_record_and_mark_leaves_neither(rig, capsys):
     # Without the next command, readers wait until the broker gives the killed one up.
     done = command(rig, capsys, all_letters=True)
     assert [outcome["state"] for outcome in done] == ["reinjected"] * 2
-    assert _sequences(rig) == [0, 1, 2]
+    wait_for(rig, [0, 1, 2])
     assert all(each["reinjected"] for each in command(rig, capsys, action="list"))
 
 
@@ -329,20 +285,21 @@ def test_two_commands_at_once_put_each_letter_back_once(rig, capsys):
     both = [_command_process(rig), _command_process(rig)]
     assert {process.wait(120) for process in both} <= {0, 1}
     command(rig, capsys, all_letters=True)
-    assert _sequences(rig) == list(range(12))
+    wait_for(rig, list(range(12)))
 
 
 def test_who_begins_later_ends_who_began_before(rig):
-    numbers = [bury(rig, encode(make_unroll(rig, "w0", 3, n))) for n in range(2)]
+    values = [encode(make_unroll(rig, "w0", 3, n)) for n in range(2)]
+    for value in values:
+        bury(rig, value)
     older, newer = read_letters(rig.settings, rig.name)
-    value = encode(make_unroll(rig, "w0", 3, 0))
-    with Reinjector(rig.settings, rig.name) as first:
-        first.put_back(older, value)
-        with Reinjector(rig.settings, rig.name) as second:
+    with Reinjector(rig.settings, rig.name, 2) as first:
+        first.put_back(older, values[0])
+        with Reinjector(rig.settings, rig.name, 2) as second:
             with pytest.raises(Superseded, match="another process has begun"):
-                first.put_back(newer, value)
-            second.put_back(newer, value)
-    assert len(list(records(rig, TRAJECTORIES))) == len(numbers)
+                first.put_back(newer, values[1])
+            second.put_back(newer, values[1])
+    wait_for(rig, [0, 1])
 
 
 def _command_process(rig, prelude=""):
@@ -353,12 +310,19 @@ def _command_process(rig, prelude=""):
     )
 
 
-def _sequences(rig):
-    return sorted(decode(m.value, Unroll).sequence for m in records(rig, TRAJECTORIES))
+def wait_for(rig, sequences):
+    """Wait for what was committed: brokers mark the end of a transaction afterwards."""
+
+    def found():
+        unrolls = records(rig, TRAJECTORIES, Unroll)
+        return sorted(unroll.sequence for unroll in unrolls)
+
+    pipeline_rig.wait_until(rig, lambda: len(found()) >= len(sequences), found)
+    assert found() == sequences
 
 
 @pytest.fixture
 def rig(settings, cached_export):  # noqa: F811
-    rig = Rig(settings, experiment())
+    rig = PipelineRig(settings, experiment())
     yield rig
     rig.close()

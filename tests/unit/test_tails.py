@@ -178,6 +178,25 @@ def test_an_unroll_behind_its_own_stream_stands_alone() -> None:
     assert (counts.holes, counts.late_records) == (1, 1)
 
 
+def test_an_unroll_that_was_put_back_stands_alone_whatever_is_known_of_it() -> None:
+    first, second, third = stream(2, 2, 2)
+    machine = tails()
+    assert feed(machine, [first, second]) == [[], ["+0"]]
+    # Its batch was made, and refused for its size; later it is put back.
+    (action,) = machine.feed(2, first, alone=True)
+    assert isinstance(action, Emit)
+    assert (action.offset, action.batch.sequence) == (2, 0)
+    # Two rewards for the first row, one for the last: nothing follows.
+    assert action.batch.bootstrap_steps.array()[:, 0].tolist() == [2, 1]
+    # Its stream goes on as if nothing had been.
+    (after,) = machine.feed(3, third)
+    assert isinstance(after, Emit) and after.offset == 1
+    # The last unroll of a stream that is put back ends it.
+    end = stream(2, 2, 2, 2, end=True)[3]
+    offsets = [each.offset for each in machine.feed(4, end, alone=True)]
+    assert offsets == [4, 3]
+
+
 def test_a_record_that_cannot_be_used_changes_nothing() -> None:
     first, second, third = stream(2, 2, 2)
     broken = dataclasses.replace(

@@ -1,0 +1,79 @@
+"""Records that no reader is given because somebody's transaction is still open."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+WAIT_S = 5.0
+"""A transaction of ours is over sooner than this."""
+
+_TIMEOUT_S = 5.0
+# Its two methods are the only untyped ones of the client.
+_OFFSETS: Any = OffsetSpec
+
+
+def held_back(
+    admin: AdminClient, topic: str, partitions: Collection[int]
+) -> dict[int, tuple[int, int]]:
+    """Return (first offset not given out, end of the log) where these differ.
+
+    Raises:
+        KafkaException: the brokers do not answer.
+    """
+    ends = _ends(admin, topic, partitions, IsolationLevel.READ_UNCOMMITTED)
+    # Asked second, it is not behind what was the end before.
+    stable = _ends(admin, topic, partitions, IsolationLevel.READ_COMMITTED)
+    return {p: (stable[p], ends[p]) for p in partitions if stable[p] < ends[p]}
+
+
+def _ends(
+    admin: AdminClient, topic: str, partitions: Collection[int], level: IsolationLevel
+) -> dict[int, int]:
+    request = {TopicPartition(topic, p): _OFFSETS.latest() for p in partitions}
+    found = admin.list_offsets(
+        request, isolation_level=level, request_timeout=_TIMEOUT_S
+    )
+    return {
+        where.partition: int(future.result(2 * _TIMEOUT_S).offset)
+        for where, future in found.items()
+    }
+
+
+class OpenTransactions:
+    """Tells, once, of each partition whose readers have waited for long."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._since: dict[int, tuple[int, float]] = {}
+        self._told: set[int] = set()
+
+    def judge(self, found: dict[int, tuple[int, int]], now: float) -> list[str]:
+        """Return what to tell of now.
+
+        Args:
+            found: of ``held_back``.
+            now: seconds of the monotonic clock.
+        """
+        for partition in self._since.keys() - found.keys():
+            del self._since[partition]
+            self._told.discard(partition)
+        news = []
+        for partition, (stable, end) in found.items():
+            at, since = self._since.get(partition, (stable, now))
+            if at != stable:  # that one is over, and another is open
+                since = now
+                self._told.discard(partition)
+            self._since[partition] = stable, since
+            if now - since >= WAIT_S and partition not in self._told:
+                self._told.add(partition)
+                news.append(
+                    f"{self._topic}[{partition}]: nothing from offset {stable} on is "
+                    f"read, up to {end}, until a transaction that somebody has left "
+                    "open is committed or aborted (kafka-transactions.sh "
+                    "find-hanging, abort)"
+                )
+        return news

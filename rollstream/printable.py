@@ -1,0 +1,8 @@
+"""Text from topics -> text that a terminal shows, and does not obey."""
+
+from __future__ import annotations
+
+
+def printable(text: str) -> str:
+    """Return the text with a mark in place of each control character."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -1,0 +1,156 @@
+"""``rollstream status``: an experiment as its topics know it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from infra.monitoring.status import ExperimentStatus, GroupStatus, read_status
+from infra.settings import Settings
+from rollstream.ages import age
+from rollstream.printable import printable
+
+EXIT_OK = 0
+EXIT_ALERTS = 3
+SHOWN_ALERTS = 5
+PIPE_WIDTH = 160
+
+
+def status(settings: Settings, experiment: str, *, as_json: bool) -> int:
+    """Print the status of an experiment; return the exit code.
+
+    Raises:
+        UnknownExperiment: there is none of that name.
+    """
+    found = read_status(settings, experiment)
+    if as_json:
+        print(json.dumps(to_json(found)))
+    else:
+        # A pipe has no width: nothing may be folded there.
+        width = None if sys.stdout.isatty() else PIPE_WIDTH
+        _show(Console(highlight=False, width=width), found)
+    return EXIT_ALERTS if found.alerts else EXIT_OK
+
+
+def to_json(found: ExperimentStatus) -> dict[str, object]:
+    """Return the status as JSON-able values, with the sums of each group."""
+    values = asdict(found)
+    # A status is of no span of time: these are of a whole run's end.
+    for name in ("wall_s", "env_steps_per_s", "reached"):
+        del values["summary"][name]
+    values["groups"] = [
+        asdict(group)
+        | {"lag": group.lag, "committed_lag": group.committed_lag, "held": group.held}
+        for group in found.groups
+    ]
+    return values
+
+
+def _show(console: Console, found: ExperimentStatus) -> None:
+    for name, value in _rows(found).items():
+        _print(console, f"{name:<16}{value}")
+    for table in (_roles(found), _groups(found)):
+        console.print()
+        console.print(table)
+    for group in found.groups:
+        if problem := _problem(group):
+            _print(console, f"{group.role}: {problem}", style="yellow")
+    if found.alerts:
+        console.print()
+    for alert in found.alerts[:SHOWN_ALERTS]:
+        who = f"{alert.role}/{alert.index}"
+        line = f"alert {age(alert.age_ms)} ago  {who}  {alert.kind}: {alert.reason}"
+        _print(console, line, style="red")
+    if len(found.alerts) > SHOWN_ALERTS:
+        console.print(f"... and {len(found.alerts) - SHOWN_ALERTS} before; --json")
+
+
+def _print(console: Console, line: str, style: str | None = None) -> None:
+    # Not folded, nor taken for markup: names and reasons come from topics.
+    console.print(printable(line), markup=False, soft_wrap=True, style=style)
+
+
+def _rows(found: ExperimentStatus) -> dict[str, str]:
+    summary = found.summary
+    mean = summary.eval_return_mean
+    put_back = f"{found.letters_put_back:,} put back"
+    return {
+        "experiment": f"{found.experiment}, run {found.run_id}",
+        "state": f"{summary.state}: {summary.reason} (wanted: {found.wanted})",
+        "env steps": f"{summary.env_steps:,}",
+        "updates": f"{summary.updates:,}",
+        "policy version": f"{summary.policy_version}",
+        "mean return": "-" if mean is None else f"{mean:.1f} (greedy)",
+        "lost": f"{summary.lost_steps:,} steps ({summary.recovered_steps:,} recovered)",
+        "undelivered": f"{summary.undelivered_steps:,} steps",
+        "expired": f"{summary.expired_records:,} records, deleted unread",
+        "duplicates": f"{summary.duplicate_steps:,} steps, left out",
+        "unrestorable": f"{summary.unrestorable_rows:,} rows",
+        "dead letters": f"{found.letters:,} ({put_back})",
+        "alerts": f"{len(found.alerts):,}",
+    }
+
+
+def _roles(found: ExperimentStatus) -> Table:
+    table = _table("ROLE", "STATE", "HOST", "PID", "STARTED", "LAST METRICS")
+    for role in found.roles:
+        table.add_row(
+            Text(printable(f"{role.role}/{role.index}")),
+            Text(printable(role.state or "-")),
+            Text(printable(role.host)),
+            str(role.pid),
+            _ago(role.started_age_ms),
+            _ago(role.metrics_age_ms),
+        )
+    return table
+
+
+def _groups(found: ExperimentStatus) -> Table:
+    table = _table("GROUP", "TOPIC", "PARTITIONS", "LAG", "UNCOMMITTED", "HELD")
+    for group in found.groups:
+        table.add_row(
+            group.role,
+            group.topic,
+            str(len(group.partitions)),
+            _count(group.lag),
+            _count(group.committed_lag),
+            f"{group.held:,}",
+        )
+    return table
+
+
+def _problem(group: GroupStatus) -> str:
+    if group.problem:
+        return group.problem
+    unread = [p.partition for p in group.partitions if p.position is None]
+    beyond = [
+        p.partition
+        for p in group.partitions
+        if p.position is not None and p.position > p.end
+    ]
+    if beyond:
+        return f"positions beyond the end: {beyond}; the topic was made anew"
+    waiting = [p.partition for p in group.partitions if p.held_back]
+    if waiting:
+        return f"an open transaction holds back records of {waiting}"
+    return f"nobody has reported on {unread}" if unread else ""
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _ago(milliseconds: int | None) -> str:
+    return "-" if milliseconds is None else f"{age(milliseconds)} ago"
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"

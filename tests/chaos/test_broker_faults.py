@@ -1,0 +1,155 @@
+"""Brokers are restarted, killed and frozen under load; nobody else is touched."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.cluster.local import LocalCluster
+from infra.settings import Settings
+from tests.chaos.brokers import Brokers, Memory, OneBroker, OneOfThree, note_back
+from tests.chaos.checks import assert_clean, check_all
+from tests.chaos.evidence import Evidence
+from tests.chaos.harness import Harness
+from tests.chaos.recovery import recoveries_s
+from tests.chaos.three_brokers import three_brokers
+
+pytestmark = [pytest.mark.kafka, pytest.mark.chaos]
+
+TIMES = 5
+FREEZE_S = 20.0
+BACK_WITHIN_S = 15.0
+# Frozen, the broker ends its groups' sessions when it goes on: 6 s, and a rebalance
+# that waits at most 20 s for who was not told yet.
+REJOINED_WITHIN_S = 40.0
+MAX_GROWTH_BYTES = 200 * 2**20
+# Of Kafka itself, after a clean stop or a crash.
+RESTART_S = 60.0
+
+
+@pytest.fixture(params=["one", "three"])
+def brokers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Brokers]:
+    if request.param == "one":
+        settings = request.getfixturevalue("settings")
+        yield OneBroker(request.getfixturevalue("local_cluster"), settings)
+        return
+    own = Settings(data_dir=tmp_path / "three", bootstrap_servers=None, zookeeper=None)
+    with three_brokers(own) as found:
+        yield OneOfThree(found)
+
+
+def id_of(fault: str, brokers: Brokers) -> str:
+    return fault if isinstance(brokers, OneBroker) else f"{fault} (three)"
+
+
+def check(
+    evidence: Evidence,
+    record_fault,
+    fault: str,
+    memory: Memory,
+    processors_within_s: float = BACK_WITHIN_S,
+) -> None:
+    recoveries = recoveries_s(evidence)
+    by_role = {
+        role: max(s for f, s in recoveries if f.role == role)
+        for role in ("broker", "processor", "learner")
+    }
+    growth = memory.growth_bytes / 2**20
+    note = ", ".join(f"{role} {s:.1f} s" for role, s in by_role.items())
+    record_fault(
+        fault, evidence, injected=TIMES, note=f"{note}; +{growth:.0f} MiB a worker"
+    )
+    print(fault, note, f"growth {growth:.0f} MiB")
+    assert_clean(evidence)
+    assert memory.growth_bytes < MAX_GROWTH_BYTES
+    assert len(recoveries) == 3 * TIMES, "it came back each time"
+    assert by_role["processor"] <= processors_within_s
+    assert max(by_role["broker"], by_role["learner"]) <= BACK_WITHIN_S
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("fault", "how"), [("F08", "stop"), ("F09", "kill")])
+def test_nothing_is_lost_though_brokers_go_and_come_back(
+    fault: str, how: str, brokers: Brokers, tmp_path: Path, record_fault
+) -> None:
+    with Harness(brokers.settings, tmp_path) as harness:
+        harness.start()
+        memory = Memory(harness)
+        for _ in range(TIMES):
+            getattr(brokers, how)()
+            brokers.restart()
+            note_back(harness, how)
+            harness.wait_for_progress(acked=1_000, trained=1_000, timeout_s=90.0)
+            memory.look()
+        evidence = harness.finish()
+    check(evidence, record_fault, id_of(fault, brokers), memory)
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("brokers", ["one"], indirect=True)
+def test_a_frozen_broker_delays_but_neither_doubles_nor_reorders(
+    brokers: Brokers, tmp_path: Path, record_fault
+) -> None:
+    with Harness(brokers.settings, tmp_path) as harness:
+        harness.start()
+        memory = Memory(harness)
+        for _ in range(TIMES):
+            with brokers.frozen():
+                time.sleep(FREEZE_S)  # the fault itself
+                memory.look()
+            note_back(harness, "freeze")
+            harness.wait_for_progress(acked=1_000, trained=1_000, timeout_s=90.0)
+        evidence = harness.finish()
+    check(evidence, record_fault, id_of("F10", brokers), memory, REJOINED_WITHIN_S)
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("brokers", ["one"], indirect=True)
+def test_a_broker_killed_amid_other_faults_loses_nothing(
+    brokers: Brokers, tmp_path: Path, record_fault
+) -> None:
+    """During a rebalance, a checkpoint, and the last words of a worker."""
+    with Harness(brokers.settings, tmp_path) as harness:
+        harness.start()
+        for role in ("processor", "learner", "worker"):
+            if role == "learner":
+                harness.order("learner", 0, "durable", "3")
+                harness.wait_until(lambda: obeyed(harness), 30.0, "a checkpoint")
+            elif role == "worker":
+                harness.terminate("worker", 1)
+            else:
+                harness.kill("processor", 0)
+            brokers.kill()
+            brokers.restart()
+            harness.injected("kill", "broker")
+            harness.wait_for_progress(acked=1_000, trained=1_000, timeout_s=90.0)
+        evidence = harness.finish()
+    findings = [str(finding) for finding in check_all(evidence)]
+    record_fault("F09 (amid others)", evidence, findings=len(findings))
+    # Told to stop while there is no broker, a worker says that it could not deliver.
+    assert [text for text in findings if "exit code 4" not in text] == []
+
+
+def obeyed(harness: Harness) -> bool:
+    return any(list(life.of("order")) for life in harness.journals.lives("learner"))
+
+
+def test_a_broker_that_is_killed_once_loses_nothing(
+    settings: Settings, local_cluster: LocalCluster, tmp_path: Path, record_fault
+) -> None:
+    small = {"workers": {"replicas": 2}, "processor": {"replicas": 1}}
+    with Harness(settings, tmp_path, spec=small) as harness:
+        harness.start()
+        local_cluster.kill_broker()
+        local_cluster.restart_broker()
+        note_back(harness, "kill")
+        harness.wait_for_progress(acked=300, trained=300)
+        evidence = harness.finish()
+    record_fault("F09 (short)", evidence, injected=1)
+    assert_clean(evidence)
