@@ -6,7 +6,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: help setup lint test demo bench chaos clean
+.PHONY: help setup lint test demo bench chaos soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,7 +18,8 @@ setup: .venv/ready ## make .venv with pinned dependencies (5 GB: torch)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: PYTHON=/path/to/python3.11 make setup"; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check uv==0.13.9
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -c requirements.lock -e '.[learner,dev]'
+	@# Compiled once here, and not by each process that starts.
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c requirements.lock -e '.[learner,dev]'
 	@touch $@
 
 lint: setup ## ruff (rules, format) and mypy
@@ -37,7 +38,10 @@ bench: setup ## measure the pipeline: steps/s, latency, bytes, CPU
 	$(BIN)/rollstream bench replay-buffer
 
 chaos: setup ## kill and freeze roles and brokers while work goes on
-	$(BIN)/pytest -n 0 -m "chaos or heavy"
+	ROLLSTREAM_CHAOS_REPORT=. $(BIN)/pytest -n 0 -m "chaos or heavy"
+
+soak: setup ## faults at random for MINUTES (60), then all checks; Ctrl-C checks what there is
+	ROLLSTREAM_CHAOS_REPORT=. $(BIN)/python -m tests.chaos.soak --minutes $(or $(MINUTES),60)
 
 clean: ## remove the virtual environment and caches (not the data directory)
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info

@@ -115,7 +115,12 @@ def test_the_data_plane_flows_while_zookeeper_is_away(
     assert "Traceback" not in run.log.read_text()
     note = f"{unrolls} batches while it was away; longest stall {stall_s:.1f} s"
     record_fault(
-        f"F28 ({name})", nothing(name), what=name, injected=1, recovery_s=0.0, note=note
+        f"F28 ({name})",
+        nothing(name),
+        what=name,
+        injected=1,
+        findings=0,
+        note=note,
     )
 
 
@@ -165,7 +170,9 @@ def test_a_frozen_run_that_comes_back_changes_nothing_once_another_has_its_claim
     assert summary["lost_steps"] == 0
     assert "ended with code" not in new.log.read_text(), "it fenced none of the new"
     assert {member.pid for member in members(settings, name)} == theirs
-    record_fault("F28 (frozen holder)", nothing(name), what="freeze run", injected=1)
+    record_fault(
+        "F28 (frozen holder)", nothing(name), what="freeze run", injected=1, findings=0
+    )
     assert "Traceback" not in old.log.read_text() + new.log.read_text()
 
 

@@ -54,7 +54,7 @@ def size_of_batch(log: bytes, at: int) -> int:
 
 def report(record_fault, who: str) -> None:
     evidence = Evidence(who, n_step=3, gamma=0.9, reward_scale=0.5)
-    record_fault(f"F23 ({who})", evidence, what="flip a byte", injected=1)
+    record_fault(f"F23 ({who})", evidence, what="flip a byte", injected=1, findings=0)
 
 
 def test_processors_say_which_partition_is_damaged_and_read_the_others(

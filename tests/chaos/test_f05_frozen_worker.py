@@ -47,8 +47,13 @@ def test_a_frozen_worker_that_was_replaced_is_fenced(
     settings: Settings, tmp_path: Path, local_cluster: LocalCluster, record_fault
 ) -> None:
     broker = local_cluster.pids()["kafka"]
-    # No credit, so that it goes on while the learner hears nothing.
-    free = {"flow": {"mode": "free"}}
+    # No credit, so that it goes on while the learner hears nothing; and what nobody
+    # holds back has to be little enough for a learner on a busy machine.
+    free = {
+        "flow": {"mode": "free"},
+        "workers": {"maxEnvStepsPerS": 80},
+        "learner": {"samplesPerInsert": 0.05},
+    }
     with Harness(settings, tmp_path, spec=free, seed=6) as harness:
         harness.start()
         try:

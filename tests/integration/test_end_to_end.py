@@ -12,6 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from infra.cluster.local import LocalCluster
+from infra.settings import Settings
 from tests.unit.test_experiment import SAMPLE
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.chaos]
@@ -212,6 +214,7 @@ def test_ctrl_c_ends_in_time_though_the_brokers_are_frozen(tmp_path):
         assert not psutil.pid_exists(broker)
     finally:
         run.end()
+        stop_cluster(tmp_path)
 
 
 def test_a_broker_that_dies_is_started_again_and_nothing_is_lost(tmp_path):
@@ -228,6 +231,13 @@ def test_a_broker_that_dies_is_started_again_and_nothing_is_lost(tmp_path):
         assert "kafka had died and was started again" in log.read_text()
     finally:
         run.end()
+        stop_cluster(tmp_path)
+
+
+def stop_cluster(directory):
+    """Whatever a failed test has left."""
+    nowhere = {"bootstrap_servers": None, "zookeeper": None}
+    LocalCluster(Settings(data_dir=directory, **nowhere)).stop()
 
 
 def broker_pid(directory):
