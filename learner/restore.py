@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from infra.errors import KafkaUnavailable
 from infra.kafka.clients import make_consumer
@@ -32,7 +32,8 @@ def read_referenced(
     """Yield (partition, offset, batch) of every reference that the log still holds.
 
     A record that is not the one that was referred to is passed over, and so is what
-    was deleted; the buffer counts them.
+    was deleted, or lies behind a record damaged on the broker's disk; the buffer counts
+    them.
 
     Raises:
         KafkaUnavailable: nothing was read for 30 s.
@@ -80,8 +81,13 @@ def _read(consumer: Consumer, topic: str, wanted: Wanted) -> Iterator[Message]:
                 "check that the brokers answer",
             )
         for message in messages:
-            if message.error() is None:
+            error, partition = message.error(), message.partition()
+            if error is None and partition in ends:
                 yield message
+            elif error is not None and error.code() == KafkaError._BAD_MSG:
+                _log.error("%s[%s]: %s", topic, partition, error.str())
+                # What the client says behind the damage is made of it.
+                _drop(consumer, topic, ends, [partition])
         _drop_finished(consumer, topic, ends)
 
 
@@ -100,12 +106,22 @@ def _assign(consumer: Consumer, topic: str, wanted: Wanted) -> dict[int, int]:
 
 def _drop_finished(consumer: Consumer, topic: str, ends: dict[int, int]) -> None:
     positions = consumer.position([TopicPartition(topic, p) for p in ends])
-    finished = [p for p in positions if p.offset >= ends[p.partition]]
-    for where in finished:
-        del ends[where.partition]
-    if finished:
+    finished = [p.partition for p in positions if p.offset >= ends[p.partition]]
+    _drop(consumer, topic, ends, finished)
+
+
+def _drop(
+    consumer: Consumer,
+    topic: str,
+    ends: dict[int, int],
+    partitions: Iterable[int | None],
+) -> None:
+    dropped = [number for number in partitions if number in ends]
+    for number in dropped:
+        del ends[number]
+    if dropped:
         consumer.incremental_unassign(
-            [TopicPartition(topic, where.partition) for where in finished]
+            [TopicPartition(topic, number) for number in dropped]
         )
 
 

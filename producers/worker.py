@@ -71,7 +71,13 @@ class Worker:
             context.spec.env, environments, context.settings
         )
         self._num_steps = first_unroll_length(context.spec, self._env)
-        producer = make_producer(context.settings, client_id=context.client_id)
+        producer = make_producer(
+            context.settings,
+            client_id=context.client_id,
+            # With more, what fails for want of replicas while later ones are under way
+            # makes the client begin a new epoch, and write some of them again.
+            overrides={"max.in.flight": 1},
+        )
         self._sender = Sender(
             producer, while_waiting=self._while_waiting, tolerate_too_large=True
         )

@@ -106,7 +106,8 @@ def producer_config(
         **common_config(settings, client_id),
         # Experience acknowledged by one replica only can be lost with it.
         "acks": "all",
-        # Retries neither double nor reorder what is sent within a session.
+        # Retries neither double nor reorder. Only with one request under way is that
+        # so beyond an outage of a partition's replicas: see the worker.
         "enable.idempotence": True,
         # Never give a record up: with the default of 5 minutes a frozen broker made
         # the client drop records and deliver later ones.

@@ -14,6 +14,8 @@ from infra.errors import TopicError
 from infra.kafka.reading import read_to_end
 from infra.kafka.topic_admin import alter_config
 from infra.settings import Settings
+from learner.chunks import reference
+from learner.restore import read_referenced
 from schemas.codec import decode
 from schemas.records import StreamEnd, TransitionBatch
 from schemas.topics import REPLAY
@@ -109,6 +111,40 @@ def damaged_offset(settings: Settings, topic: str) -> int:
             read.append(message.offset)
     assert read
     return read[-1] + 1
+
+
+def test_a_buffer_is_rebuilt_from_what_is_not_damaged(
+    settings: Settings,
+    cached_export: None,  # noqa: F811
+) -> None:
+    rig = LearnerRig(settings, experiment())
+    try:
+        topic = rig.topic(REPLAY)
+        alter_config(settings, topic, SEGMENT)
+        incarnations = {f"w{index}": rig.start_worker(index) for index in (0, 1)}
+        for first in range(0, NUM_BATCHES, BATCHES_A_FLUSH):
+            for worker, incarnation in incarnations.items():
+                rig.send(worker, incarnation, *range(first, first + BATCHES_A_FLUSH))
+        references = [
+            reference(decode(message.value, TransitionBatch), partition, message.offset)
+            for partition in (0, 1)
+            for message in read_to_end(settings, topic, partition)
+        ]
+        assert len(references) == 2 * NUM_BATCHES
+        flip_a_byte(settings, topic)
+        damaged = damaged_offset(settings, topic)
+        found = [
+            (partition, offset)
+            for partition, offset, _ in read_referenced(
+                settings, topic, rig.run_id, references
+            )
+        ]
+        assert sorted(found) == [
+            *((0, offset) for offset in range(damaged)),
+            *((1, offset) for offset in range(NUM_BATCHES)),
+        ]
+    finally:
+        rig.close()
 
 
 def test_a_learner_says_which_partition_is_damaged_and_reads_the_others(
