@@ -41,7 +41,7 @@ chaos: setup ## kill and freeze roles and brokers while work goes on
 	ROLLSTREAM_CHAOS_REPORT=. $(BIN)/pytest -n 0 -m "chaos or heavy"
 
 soak: setup ## faults at random for MINUTES (60), then all checks; Ctrl-C checks what there is
-	ROLLSTREAM_CHAOS_REPORT=. $(BIN)/python -m tests.chaos.soak --minutes $(or $(MINUTES),60)
+	ROLLSTREAM_CHAOS_REPORT=. $(BIN)/python -m tests.chaos.soak --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
 
 clean: ## remove the virtual environment and caches (not the data directory)
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info

@@ -107,10 +107,10 @@ class Feed:
         if not self._pending:
             for message in self._receive(timeout_s):
                 error = message.error()
-                if error is None:
-                    self._pending.append(message)
-                else:
+                if error is not None:
                     self._handle_error(message, error)
+                elif message.partition() not in self.damaged_partitions:
+                    self._pending.append(message)
         return bool(self._pending)
 
     def _receive(self, timeout_s: float) -> list[Message]:

@@ -123,7 +123,8 @@ class Worker:
             if isinstance(exc, DeliveryError):
                 self._sender.abandon()
                 restarts = self._environments.restarts
-                self._report.give_up(exc, self._policies.ref, restarts)
+                lost = self._undelivered_steps()
+                self._report.give_up(exc, lost, self._policies.ref, restarts)
             else:
                 self._report.event("worker-failed", "alert", str(exc))
                 self._sender.flush(FLUSH_S)
@@ -137,10 +138,8 @@ class Worker:
         if not is_first:
             self._settle(_SETTLE_S)
             self._publish_counts()
-            self._owing = [
-                c for c in (*self._owing, self._counts) if c.undelivered_steps
-            ]
         incarnation = register(self._sender, self._context, self._stop, self._env)
+        self._owing = [c for c in (*self._owing, self._counts) if c.undelivered_steps]
         if is_first:
             self._followed.start(incarnation)
         self._gate = self._gate.renew(self._spec, incarnation)
@@ -285,6 +284,9 @@ class Worker:
     def _on_problem(self, kind: str, reason: str) -> None:
         self._report.event(kind, "warning", reason)
 
+    def _undelivered_steps(self) -> int:
+        return sum(c.undelivered_steps for c in (*self._owing, self._counts))
+
     def _finish(self) -> int:
         """Deliver what is under way, then say what could not be.
 
@@ -294,7 +296,7 @@ class Worker:
         self._settle(FLUSH_S)  # step 1
         self._publish_counts()  # step 2
         left = self._sender.flush(max(deadline_s - time.monotonic(), 0.1))  # step 3
-        lost = sum(c.undelivered_steps for c in (*self._owing, self._counts))
+        lost = self._undelivered_steps()
         if not left and not lost:
             return EXIT_OK
         reason = f"stopped with {lost} steps and {left} records not delivered"

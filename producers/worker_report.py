@@ -54,10 +54,18 @@ class WorkerReport:
         """Publish something that a person should know."""
         self._reporter.event(kind, severity, reason)
 
-    def give_up(self, exc: DeliveryError, policy: PolicyRef, env_restarts: int) -> None:
+    def give_up(
+        self, exc: DeliveryError, lost: int, policy: PolicyRef, env_restarts: int
+    ) -> None:
         """Say what will never be delivered, by a producer that still delivers.
 
         No later record of the stream shows that its last steps are missing.
+
+        Args:
+            exc: why.
+            lost: steps of all incarnations that are not delivered.
+            policy: as for ``publish``, with ``env_restarts``.
+            env_restarts: likewise.
         """
         context = self._context
         self._sender = Sender(
@@ -65,7 +73,7 @@ class WorkerReport:
         )
         self._reporter = Reporter(self._sender, context, self._incarnation)
         self.event("worker-failed", "alert", str(exc))
-        if lost := self._counts.undelivered_steps:
+        if lost:
             reason = f"gave up with {lost} steps not delivered"
             self.event("undelivered-steps", "alert", reason)
         self.publish(policy, env_restarts)

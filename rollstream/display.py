@@ -14,6 +14,7 @@ from rich.text import Text
 
 from infra.control.runs import Tick
 from infra.monitoring.progress import Progress
+from rollstream.printable import printable
 from rollstream.rates import Rate
 
 PLAIN_INTERVAL_S = 3.0
@@ -150,7 +151,8 @@ def print_exits(console: Console, tick: Tick) -> None:
     """Say which role processes ended without being asked to."""
     for gone in tick.exits:
         console.print(
-            f"{gone.assignment.key} ended with code {gone.code}: {gone.last_line}; "
+            f"{gone.assignment.key} ended with code {gone.code}: "
+            f"{printable(gone.last_line)}; "
             f"{'given up' if gone.gave_up else 'restarted'} ({gone.log})",
             style="yellow",
             markup=False,

@@ -22,6 +22,7 @@ from infra.kafka.reading import (
     watermarks,
 )
 from infra.settings import Settings
+from rollstream.printable import printable
 from schemas.codec import decode_any
 from schemas.errors import SchemaError
 from schemas.tensors import Tensor
@@ -196,8 +197,9 @@ def _print(console: Console, message: Message) -> None:
 def _print_value(console: Console, key: str, value: Any, depth: int) -> None:
     pad = "  " * depth
     if isinstance(value, dict) and value:
-        console.print(f"{pad}{key}", markup=False)
+        console.print(f"{pad}{printable(key)}", markup=False)
         for name, item in value.items():
             _print_value(console, name or '""', item, depth + 1)
         return
-    console.print(f"{pad}{key}: {value}", markup=False, soft_wrap=True)
+    line = printable(f"{key}: {value}")
+    console.print(f"{pad}{line}", markup=False, soft_wrap=True)

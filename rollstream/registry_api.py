@@ -6,7 +6,10 @@ Nothing is ever deleted, and the rule of compatibility is one for all.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 from aiohttp import web
 
@@ -25,6 +28,8 @@ from schemas.subjects import Registration, check_subject, resolve_subject
 
 LEVEL = "BACKWARD_TRANSITIVE"
 MODE = "READWRITE"
+
+Result = TypeVar("Result")
 
 
 class RegistryApi:
@@ -70,9 +75,21 @@ class RegistryApi:
             ),
         ]
 
+    async def _alone(self, work: Callable[..., Result], *args: Any) -> Result:
+        """Do in a thread what one may do at a time.
+
+        Who asked may give up at its deadline; the thread cannot, and keeps the others
+        waiting until it is done.
+        """
+
+        async def do() -> Result:
+            async with self._lock:
+                return await _in_thread(work, *args)
+
+        return await asyncio.shield(asyncio.create_task(do()))
+
     async def _refresh(self) -> None:
-        async with self._lock:
-            await asyncio.to_thread(self._registry.refresh)
+        await self._alone(self._registry.refresh)
 
     async def _root(self, request: web.Request) -> web.Response:
         return answer({})
@@ -150,10 +167,8 @@ class RegistryApi:
     async def _register(self, request: web.Request) -> web.Response:
         text = _schema_of(await read_body(request))
         subject = check_subject(request.match_info["subject"])
-        async with self._lock:
-            found = await asyncio.to_thread(
-                self._registry.register, resolve_subject(subject, text), text
-            )
+        resolved = resolve_subject(subject, text)
+        found = await self._alone(self._registry.register, resolved, text)
         return answer({"id": found.id, "version": found.version})
 
     async def _check(self, request: web.Request) -> web.Response:
@@ -163,7 +178,7 @@ class RegistryApi:
             versions = await self._versions_of(request, text)
             if "version" in request.match_info:
                 versions = [_select(versions, request)]
-            self._registry.log.check(text, versions)
+            await self._alone(self._registry.log.check, text, versions)
         except IncompatibleSchema as exc:
             messages.append(str(exc))
         verbose = request.query.get("verbose", "").lower() == "true"
@@ -229,3 +244,30 @@ def _schema_of(values: dict[str, Any]) -> str:
     if not isinstance(text, str):
         raise invalid_schema(f"expected its text, found {text!r:.80}")
     return text
+
+
+async def _in_thread(work: Callable[..., Result], *args: Any) -> Result:
+    """Do in a thread that nobody waits for at the end: brokers may be away."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Result] = loop.create_future()
+
+    def settle(result: Result | None, error: Exception | None) -> None:
+        if done.cancelled():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(cast(Result, result))
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = work(*args)
+        except Exception as exc:
+            error = exc
+        # The loop is closed when we were interrupted.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=run, name="registry", daemon=True).start()
+    return await done

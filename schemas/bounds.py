@@ -80,6 +80,9 @@ def _compile(
     if kind in ("array", "map"):
         items = schema["items" if kind == "array" else "values"]
         item = _compile(items, named, open_names, path + "/[]")
+        if kind == "array" and _may_be_empty(items, named):
+            # Four bytes could ask for any number of them, one within the other.
+            raise SchemaError(f"{path}: expected items that take a byte at least")
         return _blocks(item, kind == "map", path)
     name = schema["name"]
     if name in open_names:
@@ -88,13 +91,32 @@ def _compile(
     if kind == "enum":
         return _index(len(schema["symbols"]), path)
     if kind == "fixed":
-        return _fixed(schema["size"], path)
+        size = schema["size"]  # fastavro takes anything, also what leads backwards
+        if type(size) is not int or size < 0:
+            raise SchemaError(f"{path}: expected a size in bytes, found {size!r}")
+        return _fixed(size, path)
     return _record(
         [
             _compile(f["type"], named, (*open_names, name), f"{path}/{f['name']}")
             for f in schema["fields"]
         ]
     )
+
+
+def _may_be_empty(schema: Schema, named: dict[str, Schema]) -> bool:
+    """Whether a datum can take no byte; ``schema`` is known to be in bounds."""
+    if isinstance(schema, list):
+        return False
+    if isinstance(schema, str):
+        return (
+            schema == "null" or schema in named and _may_be_empty(named[schema], named)
+        )
+    kind = schema["type"]
+    if kind == "record":
+        return all(_may_be_empty(field["type"], named) for field in schema["fields"])
+    if kind == "fixed":
+        return bool(schema["size"] == 0)
+    return kind not in ("enum", "array", "map") and _may_be_empty(kind, named)
 
 
 def _primitive(name: str, path: str) -> Scan:

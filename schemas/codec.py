@@ -157,9 +157,8 @@ def _record_builder(
     inner = [(name, build) for name, build in builds.items() if build is not _same]
 
     def build(value: dict[str, Any]) -> Any:
-        for name, build_field in inner:
-            value[name] = build_field(value[name])
-        return cls(**value)
+        # Not in place: a default is the same object in every record that lacks it.
+        return cls(**value | {name: make(value[name]) for name, make in inner})
 
     return build
 

@@ -26,7 +26,7 @@ _ALIAS = re.compile(
     rf"{re.escape(PREFIX)}(?:(?P<experiment>{EXPERIMENT_NAME.pattern})\.)?"
     rf"(?P<suffix>{'|'.join(topic.suffix for topic in _HAVE_RECORDS)})-value"
 )
-_known = lru_cache(maxsize=1024)(know)
+_known = lru_cache(maxsize=128)(know)
 
 
 @dataclass(frozen=True, slots=True)

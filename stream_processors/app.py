@@ -16,7 +16,7 @@ import faust
 
 from infra.control.members import register
 from infra.control.role import EXIT_ERROR, EXIT_OK, RoleContext, StopRequest, role_main
-from infra.errors import RollstreamError, SettingsError
+from infra.errors import SettingsError
 from infra.kafka.clients import Traffic, faust_broker_settings, make_producer
 from infra.kafka.delivery import Sender
 from infra.monitoring.reporter import Reporter
@@ -103,22 +103,22 @@ class Reporting(threading.Thread):
     """Publishes metrics each second; a thread, as sending may have to wait."""
 
     def __init__(
-        self, reporter: Reporter, telemetry: Telemetry, sender: Sender
+        self, reporter: Reporter, telemetry: Telemetry, sender: Sender, exits: Exits
     ) -> None:
         super().__init__(name="reporting", daemon=True)
         self._reporter = reporter
         self._telemetry = telemetry
         self._sender = sender
+        self._exits = exits
 
     def run(self) -> None:
-        """Report, until the process ends."""
+        """Report, until the process ends: nobody sees what one does that is silent."""
         while True:
             try:
                 self.report()
                 self._sender.poll()
-            except RollstreamError as exc:
-                _log.error("metrics are no longer sent: %s", exc)
-                return
+            except Exception as exc:
+                self._exits.crash(exc)
             time.sleep(_REPORT_S)
 
     def report(self) -> None:
@@ -145,7 +145,7 @@ def run(context: RoleContext, stop: StopRequest) -> int:
     deliveries = Deliveries.open(context)
     deliveries.start()
     processor = Processor(context, sender, deliveries, telemetry, exits)
-    reporting = Reporting(reporter, telemetry, sender)
+    reporting = Reporting(reporter, telemetry, sender, exits)
     reporting.start()
     LogWatch(context, exits, reporter).start()
     asyncio.run(_serve(context, stop, processor, telemetry, exits))

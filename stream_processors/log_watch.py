@@ -101,9 +101,13 @@ class LogWatch(threading.Thread):
         of the new log's.
         """
         while True:
-            # The broker may be away: that says nothing of the topic.
-            with suppress(KafkaException, TimeoutError):
-                self._look()
+            try:
+                # The broker may be away: that says nothing of the topic.
+                with suppress(KafkaException, TimeoutError):
+                    self._look()
+            except Exception as exc:
+                # Else nobody would notice that nobody looks any more.
+                self._exits.crash(exc)
             time.sleep(LOOK_S)
 
     def _look(self) -> None:

@@ -48,7 +48,7 @@ class Standstill:
         self._asked = now
         try:
             found = self._unread(positions) if positions else self._unowned()
-        except (KafkaException, RollstreamError):
+        except (KafkaException, RollstreamError, TimeoutError):
             self.reset()  # the broker is to blame, for the time until now as well
             return ""
         return f"{found} for {still_s:.0f} s" if found else ""

@@ -81,7 +81,11 @@ class Watchdog(threading.Thread):
         looked = time.monotonic()
         while True:
             time.sleep(_LOOK_S)
-            reason = self._look(time.monotonic(), looked)
+            try:
+                reason = self._look(time.monotonic(), looked)
+            except Exception as exc:
+                # Else nobody would notice that nobody looks any more.
+                reason = f"it failed itself: {exc!r}"
             if reason:
                 _log.critical("ended by the watchdog: %s", reason)
                 logging.shutdown()

@@ -115,7 +115,7 @@ class Coordination:
             )
 
     def doubt_claims(self) -> None:
-        """Look at our claims again: for longer than a session we did nothing.
+        """Look at our claims again: we did nothing for so long that they may be lost.
 
         Sets ``certain`` when they are ours, and ``lost_claim`` before that when not.
         """
@@ -187,14 +187,16 @@ class Coordination:
             self._lost.clear()
             while not self._closed.wait(0.5):
                 if self._client.connected and self._attempt(self._write_all):
-                    self.certain.set()
+                    if not self._lost.is_set():  # nor doubted meanwhile
+                        self.certain.set()
                     break
 
     def _write_all(self) -> None:
         with self._lock:
-            nodes = dict(self._nodes)
-        for path, value in nodes.items():
-            self._write(path, value)
+            paths = list(self._nodes)
+        for path in paths:
+            # As it is by now: a role may have ended meanwhile.
+            self._write(path, self._nodes[path])
 
     def _attempt(self, action: Callable[[], None]) -> bool:
         if not self._client.connected:
@@ -202,7 +204,7 @@ class Coordination:
             return False
         try:
             action()
-        except KazooException as exc:
+        except (KazooException, ValueError) as exc:  # or a node that is not ours
             _log.warning("ZooKeeper: %r; tried again later", exc)
             self._lost.set()
             return False

@@ -38,7 +38,7 @@ from schemas.resume import check_resumable
 _POLL_S = 0.1
 _LAST_WORDS_S = 1.0
 # Without a tick for so long we were frozen, and our claim may be another's.
-_FROZEN_S = SESSION_S / 2
+_FROZEN_S = SESSION_S / 2  # before it is lost for sure
 
 
 @dataclass(frozen=True)
@@ -164,14 +164,16 @@ class Run:
             if time.monotonic() - ticked_at_s > _FROZEN_S:
                 self._coordination.doubt_claims()
             ticked_at_s = time.monotonic()
-            # A role started without the claim would fence those of who has it.
-            exits = supervisor.poll() if self._coordination.certain.is_set() else []
+            # In this order: who is certain again has told of a lost claim before.
+            certain = self._coordination.certain.is_set()
             if self._coordination.lost_claim.is_set():
                 raise AlreadyRuns(
                     f"experiment {self._experiment.name}: another process has claimed "
                     "it while ZooKeeper was out of reach",
                     "stop one of the two",
                 )
+            # A role started without the claim would fence those of who has it.
+            exits = supervisor.poll() if certain else []
             self._register(supervisor, exits)
             yield Tick(follower.progress, follower.lag, self._wall_s(), exits)
             for gone in exits:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from infra.clock import now_ms
-from infra.errors import OffsetError, RollstreamError
+from infra.errors import OffsetError, RollstreamError, TopicError
 from infra.kafka.delivery import Sender
 from infra.kafka.reading import Message, read_to_end
 from infra.settings import Settings
@@ -161,6 +161,6 @@ def _at(settings: Settings, source: SourceRef) -> Message | None:
     try:
         messages = read_to_end(settings, source.topic, source.partition, source.offset)
         found = next(messages, None)
-    except OffsetError:
+    except (OffsetError, TopicError):
         return None
     return found if found is not None and found.offset == source.offset else None

@@ -23,6 +23,7 @@ def held_back(
 
     Raises:
         KafkaException: the brokers do not answer.
+        TimeoutError: likewise.
     """
     ends = _ends(admin, topic, partitions, IsolationLevel.READ_UNCOMMITTED)
     # Asked second, it is not behind what was the end before.

@@ -128,7 +128,7 @@ class ExperimentStatus:
     Attributes:
         wanted: the desired state.
         summary: the counts, as at the end of a run.
-        roles: newest first word of each process of this run.
+        roles: each process of this run, by name.
         groups: of processors and learner.
         alerts: of this run, newest first.
         letters: dead letters, those put back included.
@@ -195,10 +195,10 @@ def _read(message: Message, kind: type[Record]) -> Record | None:
 def _statuses(settings: Settings, name: str, run_id: str) -> dict[str, RoleStatus]:
     """Return the newest statuses of a run, by ``role/index``."""
     found = {}
-    for key, message in latest_by_key(settings, topic_name(STATUS)).items():
+    for message in latest_by_key(settings, topic_name(STATUS)).values():
         status = _read(message, RoleStatus)
         if status and (status.experiment, status.run_id) == (name, run_id):
-            found[key.removeprefix(f"{name}/")] = status
+            found[f"{status.role}/{status.index}"] = status
     return found
 
 
@@ -211,10 +211,10 @@ def _roles(
 ) -> tuple[RoleView, ...]:
     members: dict[str, tuple[Message, Member]] = {}
     topic = topic_name(MEMBERS, published.experiment.name)
-    for key, message in latest_by_key(settings, topic).items():
+    for message in latest_by_key(settings, topic).values():
         member = _read(message, Member)
         if member and member.run_id == published.run_id:
-            members[key] = message, member
+            members[f"{member.role}/{member.index}"] = message, member
     told = {f"{role}/{index}" for role, index in heard_at_ms}
     keys = sorted({*members, *told, *statuses} - {"experiment/0"})
     return tuple(
@@ -265,6 +265,8 @@ def _group(
             return GroupStatus(role, group, topic, (), exc.problem)
         except KafkaException as exc:
             return GroupStatus(role, group, topic, (), exc.args[0].str())
+        except TimeoutError:
+            return GroupStatus(role, group, topic, (), "the brokers do not answer")
     found = []
     for number in numbers:
         place, offset, end = positions.get(number), committed[number], ends[number]

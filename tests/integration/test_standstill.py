@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 
 import pytest
 from confluent_kafka import Consumer
@@ -11,6 +12,7 @@ from confluent_kafka import Consumer
 from infra.kafka.clients import make_consumer, make_producer
 from infra.settings import Settings
 from schemas.records import Position
+from stream_processors import standstill
 from stream_processors.health import STILL_S, UNOWNED_S
 from stream_processors.standstill import Standstill
 
@@ -44,10 +46,10 @@ def test_partitions_that_nobody_holds_are_noticed(
     # The group is as one whose leader did not know our topic.
     other_member.subscribe([make_topic()])
     wait_until_in_group(other_member)
-    standstill = make_standstill(settings, topic)
-    assert standstill.reason((), 100.0) == ""
-    assert standstill.reason((), 99.0 + UNOWNED_S) == "", "too early to ask"
-    found = standstill.reason((), 101.0 + UNOWNED_S)
+    watched = make_standstill(settings, topic)
+    assert watched.reason((), 100.0) == ""
+    assert watched.reason((), 99.0 + UNOWNED_S) == "", "too early to ask"
+    found = watched.reason((), 101.0 + UNOWNED_S)
     assert f"nobody in the group holds {topic}[0]" in found
 
 
@@ -56,9 +58,9 @@ def test_who_has_no_partition_beside_others_that_have_them_is_well(
 ) -> None:
     other_member.subscribe([topic])
     wait_until_in_group(other_member)
-    standstill = make_standstill(settings, topic)
-    standstill.reason((), 100.0)
-    assert standstill.reason((), 101.0 + UNOWNED_S) == ""
+    watched = make_standstill(settings, topic)
+    watched.reason((), 100.0)
+    assert watched.reason((), 101.0 + UNOWNED_S) == ""
 
 
 def test_a_record_that_is_not_read_is_noticed(settings: Settings, topic: str) -> None:
@@ -66,12 +68,12 @@ def test_a_record_that_is_not_read_is_noticed(settings: Settings, topic: str) ->
     producer.produce(topic, b"v", b"k", 0)
     assert producer.flush(10.0) == 0
     at_end, behind = (Position(topic, 0, at, -1, 0) for at in (1, 0))
-    standstill = make_standstill(settings, topic)
-    standstill.reason((at_end,), 100.0)
-    assert standstill.reason((at_end,), 101.0 + STILL_S) == "", "all is read"
-    standstill.reason((behind,), 300.0)
-    assert standstill.reason((behind,), 299.0 + STILL_S) == "", "too early to ask"
-    found = standstill.reason((behind,), 301.0 + STILL_S)
+    watched = make_standstill(settings, topic)
+    watched.reason((at_end,), 100.0)
+    assert watched.reason((at_end,), 101.0 + STILL_S) == "", "all is read"
+    watched.reason((behind,), 300.0)
+    assert watched.reason((behind,), 299.0 + STILL_S) == "", "too early to ask"
+    found = watched.reason((behind,), 301.0 + STILL_S)
     assert f"{topic}[0]: 0 is not read" in found
 
 
@@ -84,13 +86,27 @@ def test_marks_of_a_transaction_are_no_record(settings: Settings, topic: str) ->
     producer.produce(topic, b"v", b"k", 0)
     producer.commit_transaction(30.0)
     before_mark = Position(topic, 0, 1, -1, 0)
-    standstill = make_standstill(settings, topic)
-    standstill.reason((before_mark,), 100.0)
-    assert standstill.reason((before_mark,), 101.0 + STILL_S) == ""
+    watched = make_standstill(settings, topic)
+    watched.reason((before_mark,), 100.0)
+    assert watched.reason((before_mark,), 101.0 + STILL_S) == ""
+
+
+def test_an_answer_that_does_not_come_ends_nothing(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Silent:
+        def describe_consumer_groups(self, groups, **_):
+            return {group: Future() for group in groups}
+
+    monkeypatch.setattr(standstill, "make_admin", lambda _: Silent())
+    monkeypatch.setattr(standstill, "_ANSWER_S", 0.1)
+    watched = make_standstill(settings, "some-topic")
+    watched.reason((), 100.0)
+    assert watched.reason((), 101.0 + UNOWNED_S) == ""
 
 
 def test_a_broker_that_is_away_is_to_blame_itself(settings: Settings) -> None:
     nowhere = settings.at("127.0.0.1:1", "127.0.0.1:1")
-    standstill = make_standstill(nowhere, "some-topic")
-    standstill.reason((), 100.0)
-    assert standstill.reason((), 101.0 + UNOWNED_S) == ""
+    watched = make_standstill(nowhere, "some-topic")
+    watched.reason((), 100.0)
+    assert watched.reason((), 101.0 + UNOWNED_S) == ""

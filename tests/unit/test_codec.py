@@ -120,15 +120,45 @@ def test_a_long_array_may_not_ask_for_more_than_it_holds():
             {
                 "type": "record",
                 "name": "Bomb",
-                "fields": [
-                    {"name": "nothing", "type": {"type": "array", "items": "null"}}
-                ],
+                "fields": [{"name": "many", "type": {"type": "array", "items": "int"}}],
             }
         )
     )
     hundred_million = b"\x80\x84\xaf\x5f"
     with pytest.raises(SchemaError, match="at most 65536 items, found 100000000"):
         scan(hundred_million + b"\x00", 0)
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        "null",
+        {"type": "fixed", "name": "Nothing", "size": 0},
+        {
+            "type": "record",
+            "name": "Nothing",
+            "fields": [{"name": "nothing", "type": "null"}],
+        },
+    ],
+)
+def test_items_that_take_no_byte_are_refused_before_anything_is_read(items):
+    """Four bytes could ask for 65,536 of them, and for as many in each of those."""
+    field = {"name": "many", "type": {"type": "array", "items": items}}
+    schema = {"type": "record", "name": "Bomb", "fields": [field]}
+    with pytest.raises(SchemaError, match="/many: expected items that take a byte"):
+        know(json.dumps(schema), 1)
+
+
+@pytest.mark.parametrize("size", [-5, "a", 1.5, True])
+def test_a_size_that_leads_backwards_or_nowhere_is_refused(size):
+    fixed = {"type": "fixed", "name": "Odd", "size": size}
+    schema = {
+        "type": "record",
+        "name": "Bomb",
+        "fields": [{"name": "odd", "type": fixed}],
+    }
+    with pytest.raises(SchemaError, match="size in bytes|Avro schema"):
+        know(json.dumps(schema), 1)
 
 
 def test_a_recursive_schema_is_refused_before_anything_is_read():
