@@ -68,18 +68,29 @@ def _open_fields(
         raise BatchMismatch(
             f"{what}: expected the fields {sorted(expected)}, found {sorted(tensors)}"
         )
-    return {
-        name: _open(f"{what}/{name}", tensors[name], field)
-        for name, field in expected.items()
-    }
+    return {name: _open(what, tensors[name], field) for name, field in expected.items()}
 
 
-def _open(path: str, tensor: Tensor, field: SpaceField) -> Array:
+def _open(what: str, tensor: Tensor, field: SpaceField) -> Array:
+    path = f"{what}/{field.name}"
     if tensor.shape[2:] != field.shape or tensor.dtype != field.dtype:
         raise BatchMismatch(
             f"{path}: expected {field.dtype}[T, B, *{list(field.shape)}], found "
             f"{tensor.dtype}{list(tensor.shape)}"
         )
     array = tensor.array()
+    if what == "actions" and field.kind == "discrete":
+        _check_range(path, array, field)
     with np.errstate(over="ignore"):  # what overflows is infinite, and refused so
         return array.astype(stored_dtype(field), copy=False)
+
+
+def _check_range(path: str, array: Array, field: SpaceField) -> None:
+    """Refuse actions that there are not: they are indices of an algorithm's values."""
+    first = field.start[0] if field.start else 0
+    last = first + field.n[0] - 1
+    lowest, highest = int(array.min()), int(array.max())
+    if lowest < first or highest > last:
+        raise BatchMismatch(
+            f"{path}: expected {first} to {last}, found {lowest} to {highest}"
+        )

@@ -125,7 +125,12 @@ class EnvRecipe:
                 + (f" (did you mean {', '.join(near)}?)" if near else ""),
                 "add it to WRAPPERS of a module in ROLLSTREAM_ENV_MODULES",
             )
-        return known[wrapper.name], dict(wrapper.kwargs)
+        # A spec has lists only; a shape, for one, has to be a tuple.
+        kwargs = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in wrapper.kwargs.items()
+        }
+        return known[wrapper.name], kwargs
 
 
 def import_modules(names: tuple[str, ...]) -> list[Any]:

@@ -6,11 +6,11 @@ from typing import Any
 
 from infra.control.experiments import PublishedExperiment
 from infra.errors import RollstreamError
-from infra.kafka.foreign_schemas import learn_schema
+from infra.kafka.foreign_schemas import decode_foreign
 from infra.kafka.topic_admin import describe_topics
 from infra.settings import Settings
-from schemas.codec import decode, encode
-from schemas.errors import SchemaError, UnknownSchemaId
+from schemas.codec import encode
+from schemas.errors import SchemaError
 from schemas.records import SourceRef, StreamEnd, TransitionBatch, Unroll
 from schemas.registry import Registry
 from schemas.topics import REPLAY, TRAJECTORIES, topic_name
@@ -65,12 +65,7 @@ class Usability:
         Raises:
             SchemaError: as ``codec.decode``.
         """
-        try:
-            return decode(value, *kinds, registry=self.registry)
-        except UnknownSchemaId as exc:
-            if not learn_schema(self._settings, self.registry, exc.schema_id):
-                raise
-        return decode(value, *kinds, registry=self.registry)
+        return decode_foreign(self._settings, self.registry, value, *kinds)
 
     def _check_run(self, run_id: str) -> None:
         if run_id != self._published.run_id:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import fields, is_dataclass
 from datetime import datetime
@@ -14,6 +14,7 @@ from rich.console import Console
 
 from infra.errors import RollstreamError
 from infra.kafka.clients import Traffic, make_consumer
+from infra.kafka.foreign_schemas import decode_foreign
 from infra.kafka.reading import (
     Message,
     offset_at_time,
@@ -23,9 +24,11 @@ from infra.kafka.reading import (
 )
 from infra.settings import Settings
 from rollstream.printable import printable
-from schemas.codec import decode_any
 from schemas.errors import SchemaError
+from schemas.registry import Registry
+from schemas.subjects import parse_registration
 from schemas.tensors import Tensor
+from schemas.topics import SCHEMAS, topic_name
 
 FIRST_VALUES = 6
 _SHOWN_BYTES = 48
@@ -47,11 +50,18 @@ def peek(
     """Print ``count`` records from ``offset`` on, oldest first."""
     shown = 0
     console = Console(highlight=False)
+    registry = Registry()
+
+    def read(message: Message) -> Any:
+        if message.topic == topic_name(SCHEMAS):
+            return parse_registration(message.value)
+        return decode_foreign(settings, registry, message.value)
+
     for message in _messages(settings, topic, offset, count, partition):
         if as_json:
-            print(json.dumps(describe(message)))
+            print(json.dumps(describe(message, read)))
         else:
-            _print(console, message)
+            _print(console, describe(message, read))
         shown += 1
         if shown == count:
             return
@@ -130,8 +140,8 @@ def _last(offset: str) -> int:
     return max(1, int(offset[1:]))
 
 
-def describe(message: Message) -> dict[str, Any]:
-    """Return a record as JSON-able values; an undecodable one with its error."""
+def describe(message: Message, read: Callable[[Message], Any]) -> dict[str, Any]:
+    """Return a record as JSON-able values; one that ``read`` refuses with its error."""
     facts: dict[str, Any] = {
         "topic": message.topic,
         "partition": message.partition,
@@ -143,7 +153,7 @@ def describe(message: Message) -> dict[str, Any]:
     if message.tombstone:
         return {**facts, "record": None}
     try:
-        record = decode_any(message.value)
+        record = read(message)
     except SchemaError as exc:
         head = message.value[:_SHOWN_BYTES].hex(" ")
         return {**facts, "error": str(exc), "first_bytes": head}
@@ -184,8 +194,7 @@ def _short(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _print(console: Console, message: Message) -> None:
-    facts = describe(message)
+def _print(console: Console, facts: dict[str, Any]) -> None:
     where = f"{facts['topic']}[{facts['partition']}] offset {facts['offset']}"
     console.print(f"{where}  {facts['record'] if 'record' in facts else 'undecodable'}")
     skipped = {"topic", "partition", "offset", "record"}

@@ -7,9 +7,12 @@ from typing import Any
 from schemas.errors import SchemaError
 from schemas.records import EpisodesFinished, Evaluation, TransitionBatch, Unroll
 from schemas.tensors import Tensor, checked_bytes
+from schemas.topics import worker_index
 
 # Value columns are evaluated at row T too, to bootstrap from.
 VALUE_COLUMNS = frozenset({"q_max", "value"})
+# Steps are added to it, and the sums travel as 64 bits.
+_LAST_PLACE = 1 << 62
 _FLAGS = ("terminated", "truncated", "valid")
 _RETURNS = {
     "returns": "<f4",
@@ -50,11 +53,16 @@ def _(record: Evaluation) -> None:
 
 
 def _check_rows(record: Unroll | TransitionBatch) -> None:
+    try:
+        worker_index(record.worker)
+    except ValueError as exc:
+        raise SchemaError(str(exc)) from exc
     steps, envs = record.num_steps, record.num_envs
-    if steps < 1 or envs < 1 or record.sequence < 0 or record.first_step < 0:
+    places = (record.sequence, record.first_step)
+    if steps < 1 or envs < 1 or min(places) < 0 or max(places) > _LAST_PLACE:
         raise SchemaError(
-            "expected num_steps, num_envs >= 1 and sequence, first_step >= 0, found "
-            f"{steps}, {envs}, {record.sequence}, {record.first_step}"
+            "expected num_steps, num_envs >= 1 and sequence, first_step from 0 to "
+            f"2^62, found {steps}, {envs}, {places[0]}, {places[1]}"
         )
     rows = (steps, envs)
     _check_map("observations", record.observations, (steps + 1, envs))

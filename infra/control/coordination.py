@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import KazooException, NodeExistsError
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from infra.errors import RollstreamError
@@ -107,7 +107,10 @@ class Coordination:
         if self._client.exists(path, watch=lambda event: gone.set()) is not None:
             gone.wait(wait_s)
         if not self._try_create(path):
-            holder = self._read(path)
+            try:
+                holder = self._read(path)
+            except NoNodeError:  # let go in this moment
+                return self.claim_experiment(experiment, wait_s)
             raise AlreadyRuns(
                 f"experiment {experiment}: expected nobody to run it, found "
                 f"{holder.get('host')} pid {holder.get('pid')}",

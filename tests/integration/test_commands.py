@@ -8,13 +8,16 @@ import time
 import pytest
 
 from infra.control.experiments import new_run_id, publish_experiment
-from infra.control.members import ensure_experiment_topics
+from infra.control.members import ensure_experiment_topics, ensure_shared_topics
 from infra.kafka.clients import make_producer
 from infra.kafka.delivery import Sender
+from infra.kafka.schema_registry import SchemaRegistry
 from rollstream.peek_command import BadOffset, parse_time_ms, peek
 from rollstream.topics_command import topics
 from schemas.codec import encode
 from schemas.experiment import from_values
+from schemas.records import StreamEnd
+from schemas.registry import newest
 from schemas.topics import TRAJECTORIES, topic_name
 from tests.unit.sample_records import unroll
 from tests.unit.test_experiment import values
@@ -55,6 +58,25 @@ def test_peek_decodes_what_is_ours_and_shows_what_is_not(
     peek(settings, topic, "-2", 2, partition=1, as_json=False)
     text = capsys.readouterr().out
     assert "offset 1  Unroll" in text and "sequence: 2" in text
+
+
+def test_peek_reads_what_a_newer_writer_wrote_and_the_schemas_themselves(
+    settings, sender, make_topic, capsys
+):
+    newer = json.loads(newest("StreamEnd").text)
+    newer["fields"].append({"name": "more", "type": "int", "default": 0})
+    ensure_shared_topics(settings)
+    old = encode(StreamEnd("exp", "run1", "w0", 3, "why", 5))
+    topic = make_topic()
+    known = SchemaRegistry(settings).register(topic, json.dumps(newer))
+    value = b"\0" + known.id.to_bytes(4, "big") + old[5:] + b"\x0e"
+    sender.send_and_wait(topic, value, "w0")
+    peek(settings, topic, "0", 1, partition=None, as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["record"], found["incarnation"]) == ("StreamEnd", 3)
+    peek(settings, "rollstream.schemas", "-1", 1, partition=None, as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["subject"], found["version"]) == (topic, 1)
 
 
 def test_peek_finds_records_by_time(settings, sender, make_topic, capsys):

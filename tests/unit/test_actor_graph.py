@@ -58,6 +58,20 @@ def test_graph_agrees_with_the_network_after_an_update_of_its_tensors(env, netwo
         assert found == pytest.approx(expected, rel=1e-5, abs=1e-5)
 
 
+def test_names_of_fields_may_be_odd():
+    names = [" ", ".", "A", "CON", "[0]", "a", "x:y (1)", "\u00e9", "\U0001f916"]
+    env = environment(*(box((1,), name=name) for name in names))
+    algorithm = build(env, spec(network={"hidden": []}))
+    session = open_session(export_actor(algorithm.actor()))
+    feed = {f"param/{n}": t for n, t in algorithm.policy_tensors().items()}
+    weights = feed["param/head.weight"]
+    for i, name in enumerate(names):
+        at = {n: np.full((1, 1), n == name, np.float32) for n in names}
+        (found,) = session.run(["q"], feed | {f"obs/{n}": x for n, x in at.items()})
+        expected = weights[:, i] + feed["param/head.bias"]
+        assert found[0] == pytest.approx(expected, rel=1e-5, abs=1e-6), name
+
+
 def test_large_integers_do_not_make_the_check_fail_by_rounding():
     env = environment(box((64,), "<i4"))
     graph = export_actor(build(env, spec(network={"hidden": [256, 256]})).actor())

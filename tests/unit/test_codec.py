@@ -229,6 +229,12 @@ def test_a_changed_byte_is_read_or_refused_and_nothing_else(at, byte):
         ({"valid": pack(np.ones((STEPS, ENVS), "|u1"))}, "valid: expected |b1"),
         ({"num_steps": 0}, "num_steps, num_envs >= 1"),
         ({"sequence": -1}, "num_steps, num_envs >= 1"),
+        ({"first_step": -1}, "first_step from 0 to 2"),
+        # Its last step, and the credit for the next ones, would be beyond 64 bits.
+        ({"first_step": 2**63 - 1}, "first_step from 0 to 2"),
+        ({"sequence": 2**63 - 1}, "sequence, first_step from 0 to 2"),
+        ({"worker": ""}, "worker: expected w<index>, found ''"),
+        ({"worker": "x1"}, "worker: expected w<index>, found 'x1'"),
         (
             {"observations": {"": pack(np.ones((STEPS, ENVS, 4), "<f4"))}},
             r"observations/: expected the shape \[4, 2, ...\]",
@@ -242,6 +248,13 @@ def test_a_changed_byte_is_read_or_refused_and_nothing_else(at, byte):
 def test_shapes_are_checked_once_at_decode(change, says):
     with pytest.raises(SchemaError, match=says):
         decode(encode(unroll(**change)), Unroll)
+
+
+@pytest.mark.parametrize("worker", ["", "w", "w-1", "W1", "w1 ", "w" + "9" * 10])
+def test_a_batch_of_nobody_is_refused(worker):
+    """Its worker is the key of what is made of it, and an index among workers."""
+    with pytest.raises(SchemaError, match="worker: expected w<index>, found"):
+        decode(encode(batch(worker=worker)), TransitionBatch)
 
 
 def test_returns_of_a_batch_have_their_dtypes():

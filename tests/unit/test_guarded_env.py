@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -107,9 +108,18 @@ def test_auto_prefers_the_environments_own_vector_form(make):
     assert run(halved, 1)[0].rewards.tolist() == [0.5] * 3
 
 
-def test_same_step_autoreset_is_refused_at_start(make):
-    with pytest.raises(EnvRefused, match="expected autoreset mode NEXT_STEP"):
-        make("E3SameStep-v0", vectorization="auto")
+@pytest.mark.filterwarnings("ignore:.*is missing AutoresetMode metadata")
+@pytest.mark.parametrize(
+    ("env_id", "found"),
+    [
+        ("E3SameStep-v0", "SAME_STEP"),
+        ("E3Disabled-v0", "DISABLED"),
+        ("E3Undeclared-v0", "autoreset_mode None"),
+    ],
+)
+def test_any_other_autoreset_is_refused_at_start(make, env_id, found):
+    with pytest.raises(EnvRefused, match=f"expected .* NEXT_STEP.* found .*{found}"):
+        make(env_id, vectorization="auto")
 
 
 def test_an_environment_that_lies_about_its_mode_is_found_out(make):
@@ -119,19 +129,31 @@ def test_an_environment_that_lies_about_its_mode_is_found_out(make):
         rollout.collect(RandomE3(environments), 12)
 
 
+def test_final_observations_within_infos_are_found_out_at_once(make):
+    environments = make("E3LyingWithInfos-v0", vectorization="auto")
+    with pytest.raises(EnvRefused, match="infos with final_obs"):
+        run(environments, 1)
+
+
 def RandomE3(environments):  # noqa: N802
     from producers.acting import RandomActor
 
     return RandomActor(environments.action.fields, environments.num_envs)
 
 
-@pytest.mark.parametrize("form", ["sync", "async"])
-def test_an_environment_that_resets_itself_is_refused(make, form):
-    environments = make(
-        "Misbehaving-v0", vectorization=form, kwargs={"how": "reset-in-step"}
-    )
+@pytest.mark.parametrize(
+    ("form", "how", "steps"),
+    [
+        ("sync", "reset-in-step", 2),
+        ("async", "reset-in-step", 2),
+        ("sync", "reset-at-end", 10),
+    ],
+)
+def test_an_environment_that_resets_itself_is_refused(make, form, how, steps):
+    environments = make("Misbehaving-v0", vectorization=form, kwargs={"how": how})
+    run(environments, steps - 1)
     with pytest.raises(EnvRefused, match=r"found reset\(\) called within step"):
-        run(environments, 3)
+        environments.step(push(environments))
 
 
 def test_the_autoreset_wrapper_is_refused(make):
@@ -210,6 +232,25 @@ def test_what_fails_for_ever_is_given_up_with_its_cause(make, form, how, monkeyp
         environments.reset(SEEDS)
 
 
+def test_a_process_that_ends_at_its_start_is_given_up_with_its_code(make, monkeypatch):
+    monkeypatch.setattr("producers.guarded_env.MAX_REBUILDS", 1)
+    kwargs = {"how": "exit-at-start"}
+    started_s = time.monotonic()
+    with pytest.raises(EnvFailed, match="environment 0: its process ended with code 3"):
+        make("Misbehaving-v0", 1, vectorization="async", kwargs=kwargs)
+    assert time.monotonic() - started_s < 10
+
+
+def test_tries_are_made_later_each_time_and_then_no_more(make, monkeypatch):
+    waits_s = []
+    clock = SimpleNamespace(monotonic=lambda: 100.0, sleep=waits_s.append)
+    monkeypatch.setattr("producers.guarded_env.time", clock)
+    with pytest.raises(EnvFailed, match="boom at start"):
+        make("Misbehaving-v0", 1, kwargs={"how": "raise-at-start"})
+    # The first try, a second one at once, then 0.1 s and twice as long each time.
+    assert waits_s == pytest.approx([0, 0, 0.1, 0.2, 0.4, 0.8])
+
+
 @pytest.mark.parametrize("form", ["sync", "async"])
 def test_a_constructor_that_blocks_is_named_in_time(make, form, monkeypatch):
     monkeypatch.setattr("producers.guarded_env.MAX_REBUILDS", 0)
@@ -239,6 +280,57 @@ def _is_alive(pid):
     return True
 
 
+RAISES = """
+import logging
+from infra.control import role
+from infra.settings import Settings
+from producers.acting import RandomActor
+from producers.role_environments import role_environments
+from producers.rollout import Rollout
+from producers.seeding import StreamSeeds
+from schemas.experiment import from_values
+
+
+class Broken(RandomActor):
+    def act(self, t, observations):
+        return 1 / 0 if t == 9 else super().act(t, observations)
+
+
+def run(context, stop):
+    with role_environments(context, 2) as environments:
+        print(*(slot._process.pid for slot in environments._slots), flush=True)
+        actor = Broken(environments.action.fields, 2)
+        Rollout(environments, StreamSeeds(1, 0, 0)).collect(actor, 20)
+    return 0
+
+
+spec = {"env": {"id": "E3-v0", "vectorization": "async"}}
+values = {"apiVersion": "rollstream/v1", "kind": "Experiment"}
+experiment = from_values(values | {"metadata": {"name": "exp"}, "spec": spec})
+settings = Settings(env_modules=("tests.unit.envs",))
+role.load_context = lambda name, kind, index: role.RoleContext(
+    settings, experiment, "run1", kind, index, -1
+)
+role.role_main("worker", run, ["exp"])
+"""
+
+
+def test_an_error_in_the_policy_ends_the_process_and_its_environments():
+    started_s = time.monotonic()
+    ended = subprocess.run(
+        [sys.executable, "-c", RAISES],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert time.monotonic() - started_s < 30
+    assert ended.returncode == 1, ended.stderr
+    assert "ZeroDivisionError" in ended.stderr
+    pids = [int(pid) for pid in ended.stdout.split()]
+    assert len(pids) == 2 and not any(_is_alive(pid) for pid in pids)
+
+
 def test_environments_are_closed_when_they_are_given_up(make):
     kwargs = {"how": "raise", "bad_seed": BAD_SEED}
     environments = make("Misbehaving-v0", kwargs=kwargs)
@@ -266,6 +358,32 @@ def test_a_reward_of_two_numbers_is_an_error_with_the_environment(make):
         "environment 0: ValueError('reward: expected one number"
         in step.failures[0].reason
     )
+
+
+@pytest.mark.parametrize(
+    ("rewards", "dtype"),
+    [
+        (np.array([1, 2, 3], np.float32), np.float32),
+        (np.array([1, 2, 3], np.float16), np.float64),
+        (np.array([1, 2, 3]), np.float64),
+        ([1, 2, 3], np.float64),
+        (np.array([[1.0], [2.0], [3.0]]), np.float64),
+        (np.ones((3, 2)), None),
+        (np.ones(4), None),
+        (np.array(["1", "2", "3"]), None),
+    ],
+)
+def test_rewards_of_a_vector_are_one_number_each(make, rewards, dtype):
+    environments = make("E3-v0", vectorization="vector_entry_point")
+    environments.reset(SEEDS)
+    observed, _, *more = environments._env.step(np.zeros(3, np.int64))
+    environments._env.step = lambda actions: (observed, rewards, *more)
+    if dtype is None:
+        with pytest.raises(EnvFailed, match="rewards: expected 3 numbers"):
+            environments.step(push(environments))
+        return
+    found = environments.step(push(environments)).rewards
+    assert found.tolist() == [1, 2, 3] and found.dtype == dtype
 
 
 @pytest.mark.parametrize("odd", ["2", None, np.ones(2), np.array([]), object(), 1j])
@@ -310,6 +428,22 @@ def test_a_field_that_cannot_travel_is_refused_at_start(make):
 def test_what_is_not_on_the_lists_is_refused(spec, message):
     with pytest.raises(EnvRefused, match=message):
         EnvRecipe(EnvSpec(**spec), MACHINE.env_modules).make()
+
+
+@pytest.mark.filterwarnings("ignore:.*precision lowered by casting")
+@pytest.mark.parametrize("form", ["sync", "async"])
+def test_a_wrapper_has_its_effect_in_every_form(make, form):
+    """Its arguments come from a spec, which knows lists and texts only."""
+    wrappers = (
+        Wrapper(name="DtypeObservation", kwargs={"dtype": "float32"}),
+        Wrapper(name="ReshapeObservation", kwargs={"shape": [1, 1]}),
+    )
+    environments = make("E3-v0", vectorization=form, wrappers=wrappers)
+    (field,) = environments.observation.fields
+    assert (field.dtype, field.shape) == ("<f4", (1, 1))
+    (step,) = run(environments, 1)
+    assert step.observations[""].dtype == np.float32
+    assert step.observations[""].tolist() == [[[11.0]]] * 3
 
 
 def test_a_module_in_an_id_is_never_imported():

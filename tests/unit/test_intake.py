@@ -123,10 +123,13 @@ class Flow:
         after = (*self.made, *self.emitted, self.intake.counters.batches, self.samples)
         return after != before
 
-    def _work(self, index, stream):
+    def _make(self, index, stream):
         allowed = self.intake.windows.allowed_step(stream.worker)
         while self.made[index] + self.length <= min(allowed, stream.steps):
             self.made[index] += self.length
+
+    def _work(self, index, stream):
+        self._make(index, stream)
         end = self.emitted[index] + self.length
         while end - 1 + stream.n <= self.made[index]:  # its last row's horizon
             batch = stream.batch(self.emitted[index], end)
@@ -221,7 +224,7 @@ def test_a_full_buffer_is_sampled_though_rows_that_are_not_valid_take_room():
     assert intake.feed.log  # and inserting waits for the samples
 
 
-@pytest.mark.parametrize("bad", ["shape", "data"])
+@pytest.mark.parametrize("bad", ["shape", "data", "action"])
 def test_a_refused_batch_gives_its_credit_back(bad):
     intake = make_intake(make_spec(n=1, length=4))
     stream = Stream("w0", 40, 2, ENDLESS, 1)
@@ -230,8 +233,44 @@ def test_a_refused_batch_gives_its_credit_back(bad):
     wrong = pack(found.array()[..., :3])
     if bad == "data":
         wrong = replace(found, data=b"no zstd", encoding="ZSTD")
-    intake.feed.log.append(stream.batch(0, 8, observations={"": wrong}))
+    changes = {"observations": {"": wrong}}
+    if bad == "action":
+        changes = {"actions": {"": pack(np.full((8, 2), 1000))}}
+    intake.feed.log.append(stream.batch(0, 8, **changes))
     intake.take_in()
     assert len(intake.feed.refused) == 1
     intake.windows.grant(1.0, room=99.0)
     assert intake.windows.allowed_step("w0") == 8 + 2 * 8  # unrolls of 8 steps
+
+
+class SlowSecond(Flow):
+    """Its second worker makes one unroll while the first makes what it may."""
+
+    PACE = 20
+    turns = 0
+
+    def _make(self, index, stream):
+        if index == 0:
+            super()._make(index, stream)
+            return
+        self.turns += 1
+        allowed = self.intake.windows.allowed_step(stream.worker)
+        if self.turns % self.PACE == 0 and self.made[1] + self.length <= allowed:
+            self.made[1] += self.length
+
+
+def test_a_slow_worker_is_not_starved_by_a_fast_one():
+    spec = make_spec(
+        n=3, length=4, workers=2, capacity=32_768, min_size=16, samplesPerInsert=1.0
+    )
+    flow = SlowSecond(spec, unrolls=3000)
+    for _ in range(10 * SlowSecond.PACE + 19):
+        flow.turn()
+    fast, slow = flow.made
+    assert slow == 10 * 4, "never held up, whatever the other does"
+    assert 20 * slow < fast < flow.streams[0].steps, "which has more to do yet"
+    chunks = flow.intake.buffer.references().chunks
+    taken = [chunk.first_step for chunk in chunks if chunk.worker == "w1"]
+    assert taken == list(range(0, flow.emitted[1], 4))
+    # The first of its last two unrolls waits for the second's rows.
+    assert flow.emitted[1] == slow - 4

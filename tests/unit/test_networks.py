@@ -30,6 +30,10 @@ def test_discrete_values_become_one_hot_from_their_start():
     assert encode(discrete(3, start=2), [2, 4]) == [[1, 0, 0], [0, 0, 1]]
 
 
+def test_a_value_outside_its_range_is_nobodys_class():
+    assert encode(discrete(3, start=2), [1, 5]) == [[0, 0, 0], [0, 0, 0]]
+
+
 def test_multi_discrete_values_become_one_hot_each():
     field = SpaceField("", "multi_discrete", "<i8", (2,), n=(2, 3), start=(0, 5))
     assert encode(field, [[1, 6]]) == [[0, 1, 0, 1, 0]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,14 +20,15 @@ from schemas.experiment import from_values
 from schemas.records import Position
 from schemas.registry import Registry, newest, schema_id
 from stream_processors import agents, transport
+from stream_processors import exits as exits_module
 from stream_processors.agents import Processor
 from stream_processors.app import app_settings
 from stream_processors.exits import Exits, Leaving
 from stream_processors.generation import Generation
 from stream_processors.health import LogRange
-from stream_processors.tails import ReturnOptions, TailCounts
+from stream_processors.tails import ReturnOptions, TailCounts, Tails
 from stream_processors.telemetry import Counts, Telemetry
-from tests.unit.test_processor_oracle import make_unroll
+from tests.unit.test_processor_oracle import make_end, make_unroll
 
 
 class Reports:
@@ -94,6 +96,89 @@ def test_nothing_is_handled_before_it_is_known_where_the_log_begins(
         return generation
 
     assert asyncio.run(run()).dead
+
+
+class Event:
+    """A record of a partition, as Faust hands it out."""
+
+    def __init__(self, offset: int, value: bytes | None) -> None:
+        self.message = SimpleNamespace(
+            topic="t", partition=0, offset=offset, value=value, key=b"w0", headers=()
+        )
+        self.value, self.acked = value, False
+
+    def ack(self) -> None:
+        self.acked = True
+
+
+@pytest.fixture
+def codes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The codes with which the process would have ended."""
+    found: list[int] = []
+
+    def end(code: int) -> None:
+        found.append(code)
+        raise SystemExit(code)
+
+    monkeypatch.setattr(exits_module.os, "_exit", end)
+    return found
+
+
+def consume(processor: Processor, *events: Event) -> None:
+    """Have a processor consume events that come one after the other."""
+
+    async def each() -> AsyncIterator[Event]:
+        for event in events:
+            yield event
+
+    stream: Any = SimpleNamespace(noack=lambda: SimpleNamespace(events=each))
+    asyncio.run(processor.consume(stream))
+
+
+def test_a_partition_that_comes_back_goes_on_where_another_owner_committed(
+    context: RoleContext, codes: list[int]
+) -> None:
+    processor, _ = make_processor(context)
+    first = processor.drop_state()
+    first.begin("t", [LogRange(0, 0, 0, 20)])
+    unrolls = [make_unroll([[1.0]], sequence=i, first_step=i) for i in (10, 500)]
+    mine, again, theirs = (
+        Event(offset, encode(unroll))
+        for offset, unroll in ((0, unrolls[0]), (1, unrolls[0]), (500, unrolls[1]))
+    )
+    consume(processor, mine)
+    assert processor.positions() == (Position("t", 0, 1, 0, 1),)
+    # It goes to another member, which commits 500, and comes back.
+    processor.drop_state()
+    assert processor.positions() == ()
+    second = processor.drop_state()
+    second.begin("t", [LogRange(0, 500, 0, 600)])
+    # What was fetched before the rebalance is handed out late.
+    consume(processor, again, theirs)
+    assert processor.positions() == (Position("t", 0, 501, 500, 1),)
+    assert not any(event.acked for event in (mine, again, theirs))
+    assert codes == []
+
+
+def test_an_unexpected_error_ends_the_process_and_acknowledges_nothing(
+    context: RoleContext, codes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processor, exits = make_processor(context)
+    processor.drop_state().begin("t", [LogRange(0, 0, 0, 20)])
+    events = [Event(i, encode(make_end("w0", i))) for i in range(3)]
+    feed = Tails.feed
+
+    def broken(tails: Tails, offset: int, record: Any, *, alone: bool = False) -> Any:
+        if offset == 1:
+            raise RuntimeError("a defect")
+        return feed(tails, offset, record, alone=alone)
+
+    monkeypatch.setattr(Tails, "feed", broken)
+    with pytest.raises(SystemExit):
+        consume(processor, *events)
+    assert codes == [70]
+    assert [event.acked for event in events] == [True, False, False]
+    assert exits._reporter.kinds == ["processor-crashed"]  # type: ignore[attr-defined]
 
 
 def test_positions_tell_what_is_read_committed_and_held() -> None:

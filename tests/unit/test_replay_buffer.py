@@ -248,6 +248,27 @@ def test_batch_of_another_environment_is_refused_and_changes_nothing(observation
     assert sorted(sampled_rows(buffer)) == [(0, 0, 0), (0, 0, 1)]
 
 
+@pytest.mark.parametrize("action", [-1, 1000, 2**40])
+def test_an_action_that_there_is_not_is_refused_before_it_is_an_index(action):
+    actions = {"": pack(np.array([[999], [action]], "<i8"))}
+    stream = Stream("w0", steps=2, lengths=(99,), n=1)
+    buffer = buffer_of([])
+    with pytest.raises(BatchMismatch, match=f"actions/: expected 0 to 999.*{action}"):
+        buffer.insert(stream.batch(0, 2, actions=actions), 0, 0)
+    assert buffer.rows == 0
+    from_2 = SpaceField("", "discrete", "<i8", (), n=(3,), start=(2,))
+    buffer = ReplayBuffer(replace(ENV, action=(from_2,)), replay(9), unroll_length=1)
+    for value, is_fine in ((1, False), (2, True), (4, True), (5, False)):
+        batch = Stream(f"w{value}", steps=1).batch(
+            0, 1, actions={"": pack(np.array([[value]], "<i8"))}
+        )
+        if is_fine:
+            buffer.insert(batch, 0, value)
+        else:
+            with pytest.raises(BatchMismatch, match="expected 2 to 4"):
+                buffer.insert(batch, 0, value)
+
+
 def test_batch_that_is_there_already_is_refused():
     batch = Stream("w0", steps=2).batches(2)[0]
     with pytest.raises(ValueError, match="not in the buffer"):

@@ -130,9 +130,12 @@ def test_forms_give_the_same_unroll(make):
     unrolls = []
     for form in ("sync", "async", "vector_entry_point"):
         environments = make("E3-v0", vectorization=form)
-        unrolls.append(
-            Rollout(environments, SEEDS).collect(random_actor(environments), 12)
-        )
+        rollout = Rollout(environments, SEEDS)
+        unrolls.append(rollout.collect(random_actor(environments), 12))
+        # Of 12 rows of each, every fourth is a reset.
+        (part,) = encode_unrolls(unrolls[-1], TEMPLATE, Packing())
+        assert (rollout.next_step, part.valid_steps) == (12, 2 * 9)
+        assert unrolls[-1].finished["lengths"].tolist() == [3] * 6
         unrolls[-1] = encode(to_record(unrolls[-1], TEMPLATE, Packing()))
     assert unrolls[0] == unrolls[1] == unrolls[2]
 

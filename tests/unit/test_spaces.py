@@ -61,6 +61,38 @@ def test_fields_are_named_by_their_path_whatever_the_order():
     assert describe(backwards) == describe(NESTED)
 
 
+def test_fields_travel_by_name_however_space_and_values_are_ordered():
+    a, b = spaces.Box(0, 9, (2,), np.float64), spaces.Box(0, 9, (2,), np.float64)
+    listed = spaces.Dict([("b", b), ("a", a)])
+    assert list(listed.spaces) != list(spaces.Dict({"b": b, "a": a}).spaces)
+    assert describe(listed) == describe(spaces.Dict({"b": b, "a": a}))
+    ours, theirs = Structure.of(listed), Structure.of(spaces.Dict({"a": a, "b": b}))
+    value = {"a": np.array([1.0, 2.0]), "b": np.array([3.0, 4.0])}
+    for writer, reader in ((ours, theirs), (theirs, ours)):
+        for each in (value, dict(reversed(value.items()))):
+            batch = writer.empty(1)
+            writer.write(each, batch, 0)
+            again = reader.unflatten({name: x[0] for name, x in batch.items()})
+            assert {k: v.tolist() for k, v in again.items()} == {
+                "a": [1, 2],
+                "b": [3, 4],
+            }
+
+
+ODD_NAMES = [
+    *("x:y", "[0]", "(", " ", "'", '"', "*", "a.b", ".", "..", "CON", "end."),
+    *("\u00e9", "e\u0301", "\U0001f916", "A", "a", "0", "w" * 300),
+]
+
+
+def test_odd_names_stay_apart_and_come_back():
+    space = spaces.Dict({name: spaces.Discrete(99) for name in ODD_NAMES})
+    structure = Structure.of(space)
+    assert len({field.name for field in structure.fields}) == len(ODD_NAMES)
+    value = {name: np.int64(i) for i, name in enumerate(ODD_NAMES)}
+    assert structure.unflatten(structure.flatten(value)) == value
+
+
 def test_discrete_keeps_where_it_starts():
     (field,) = describe(spaces.Discrete(4, start=-7))
     assert field == SpaceField("", "discrete", "<i8", (), n=(4,), start=(-7,))
@@ -71,6 +103,12 @@ def test_discrete_keeps_where_it_starts():
     [
         (spaces.Text(5), "space"),
         (spaces.Dict({"a": spaces.Dict({"tail": spaces.Text(5)})}), "a/tail"),
+        (
+            spaces.Dict(
+                head=spaces.Box(0, 1, (2,)), tail=spaces.Sequence(spaces.Box(0, 1))
+            ),
+            "tail",
+        ),
         (spaces.Tuple((spaces.Sequence(spaces.Discrete(2)),)), "0"),
         (spaces.Dict({"g": spaces.Graph(spaces.Box(0, 1), None)}), "g"),
         (spaces.Dict({"one": spaces.OneOf((spaces.Discrete(2),))}), "one"),
@@ -105,6 +143,26 @@ def test_a_batch_flattens_to_one_array_a_field():
         "c/left": (6, 2, 2),
     }
     assert batched.contains(structure.unflatten(leaves))
+
+
+def test_samples_of_every_countable_kind_come_back_equal():
+    space = spaces.Tuple(
+        (
+            spaces.Discrete(5, start=-2),
+            spaces.MultiBinary(3),
+            spaces.MultiDiscrete([2, 3], start=[7, -1]),
+        ),
+        seed=1,
+    )
+    structure = Structure.of(space)
+    samples = [space.sample() for _ in range(1000)]
+    batch = structure.empty(1000)
+    for row, sample in enumerate(samples):
+        structure.write(sample, batch, row)
+    travelled = {name: pack(array).array() for name, array in batch.items()}
+    for row, sample in enumerate(samples):
+        found = structure.unflatten({n: array[row] for n, array in travelled.items()})
+        assert [x.tolist() for x in found] == [np.asarray(x).tolist() for x in sample]
 
 
 def test_a_missing_part_is_named():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 from collections.abc import Sequence
 
 import numpy as np
@@ -251,6 +252,38 @@ def test_an_observation_that_is_not_finite_takes_the_bootstrap_away() -> None:
     actions = [a for i, record in enumerate(log) for a in machine.feed(i, record)]
     discounts = actions[0].batch.discounts.array()  # type: ignore[union-attr]
     assert discounts.tolist() == [[0.25, 0.0], [0.25, 0.25]]
+
+
+def test_what_is_held_does_not_grow_over_ten_thousand_episodes() -> None:
+    def unroll(turn: int, worker: str) -> Unroll:
+        """Ten episodes of one step; every tenth unroll is of a new incarnation."""
+        return make_unroll(
+            [[0.0] * 10, [1.0] * 10],
+            worker=worker,
+            incarnation=turn // 10,
+            sequence=turn % 10,
+            first_step=2 * (turn % 10),
+            terminated=[(1, env) for env in range(10)],
+            invalid=[(0, env) for env in range(10)],
+        )
+
+    machine, done = tails(), 0
+    alive_before = alive()
+    for offset in range(1000):
+        done += len(machine.feed(offset, unroll(offset // 4, f"w{offset % 4}")))
+        if offset % 200 == 199:
+            # One unroll of each of 4 workers waits for the rows after it.
+            assert done == offset + 1 - 4
+            assert alive() - alive_before == 2 * 4
+    ends = [machine.feed(1000 + i, make_end(f"w{i}", 1_000)) for i in range(4)]
+    assert done + sum(len(actions) for actions in ends) == 1004
+
+
+def alive() -> int:
+    """How many unrolls and segments there are in this process."""
+    gc.collect()
+    kinds = {"_Held", "_Segment"}
+    return sum(type(each).__name__ in kinds for each in gc.get_objects())
 
 
 # ---- whole logs

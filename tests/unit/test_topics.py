@@ -34,6 +34,16 @@ def test_one_prefix_covers_an_experiment():
     assert all(name.startswith("rollstream.a-b.") for name in names)
 
 
+def test_no_two_experiments_share_a_group():
+    names = ["a", "b", "a-b", "a-processor", "processor", "learner"]
+    groups = [group_name(n, role) for n in names for role in ("processor", "learner")]
+    assert len(set(groups)) == len(groups)
+    longest = max(
+        (topic_name(t, "x" * 63) for t in TOPICS if t.per_experiment), key=len
+    )
+    assert len(longest) <= 249, "Kafka's limit"
+
+
 @pytest.mark.parametrize("name", ["", "A", "a_b", "a.b", "-a", "a-", "a" * 64, "ä"])
 def test_names_that_kafka_would_confuse_are_refused(name):
     with pytest.raises(ValueError, match="expected 1 to 63"):

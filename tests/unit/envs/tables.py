@@ -80,11 +80,32 @@ class E3Lying(E3Vector):
         return self._observe(), np.ones(self.num_envs), none, over, {}
 
 
+class E3LyingWithInfos(E3Lying):
+    """The same, with the final observations in its infos."""
+
+    def step(self, actions):
+        *row, _ = super().step(actions)
+        return *row, {"final_obs": np.full((self.num_envs, 1), 13.0)}
+
+
+class E3Disabled(E3Vector):
+    """Leaves resets to whoever steps it."""
+
+    metadata = {"autoreset_mode": AutoresetMode.DISABLED}
+
+
+class E3Undeclared(E3Vector):
+    """Does not say when it resets."""
+
+    metadata: dict[str, Any] = {}
+
+
 class Misbehaving(gymnasium.Env):
     """Counts its steps; ``bad_seed`` makes the episode with that seed go wrong.
 
     ``how``: raise, exit or hang in step 4 of that episode; or, whatever the seed,
-    fail at every reset, raise or block in the constructor, or reset within step 2.
+    fail at every reset; raise, exit or block in the constructor; or reset within step
+    2, or within the last one.
     """
 
     observation_space = spaces.Box(0, 1e6, (1,), np.float64)
@@ -93,6 +114,8 @@ class Misbehaving(gymnasium.Env):
     def __init__(self, how="", bad_seed=-1):
         if how == "raise-at-start":
             raise ValueError("boom at start")
+        if how == "exit-at-start":
+            os._exit(3)
         if how == "hang-at-start":
             time.sleep(1e6)
         self.how = how
@@ -111,6 +134,9 @@ class Misbehaving(gymnasium.Env):
         self.steps += 1
         if self.how == "reset-in-step" and self.steps == 2:
             self.reset()
+        if self.how == "reset-at-end" and self.steps == 10:
+            observation, _ = self.reset()
+            return observation, 1.0, True, False, {}
         if self.bad and self.steps == 4:
             self._go_wrong()
         return np.array([float(self.steps)]), 1.0, self.steps == 10, False, {}
@@ -192,6 +218,55 @@ class Nested(gymnasium.Env):
         return self.observation_space.sample(), 0.5, False, False, {}
 
 
+class Counting(gymnasium.Env):
+    """Observes and rewards the number of steps so far; never ends.
+
+    Step ``at`` gives ``reward`` (a number, or its text: a spec has no NaN), or is
+    followed by an observation that is NaN.
+    """
+
+    observation_space = spaces.Box(0, 1e6, (1,), np.float64)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, at=0, reward=None, blind=False):
+        self.at, self.reward, self.blind = at, reward, blind
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.array([0.0]), {}
+
+    def step(self, action):
+        self.steps += 1
+        observation, reward = float(self.steps), float(self.steps)
+        if self.steps == self.at:
+            observation = np.nan if self.blind else observation
+            reward = reward if self.reward is None else float(self.reward)
+        return np.array([observation]), reward, False, False, {}
+
+
+class Picture(gymnasium.Env):
+    """A picture with a pixel of 255 and one of 0, of a shape that says its layout."""
+
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, shape=(3, 64, 64)):
+        self.observation_space = spaces.Box(0, 255, tuple(shape), np.uint8)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._observe(), {}
+
+    def step(self, action):
+        return self._observe(), 1.0, False, False, {}
+
+    def _observe(self):
+        shape = self.observation_space.shape
+        picture = self.np_random.integers(0, 256, shape, np.uint8)
+        picture.flat[:2] = 0, 255
+        return picture
+
+
 class NotSupported(gymnasium.Env):
     """Has a field that no record can carry."""
 
@@ -212,6 +287,11 @@ for _name, _entry, _vector in [
     ("E3", E3, E3Vector),
     ("E3SameStep", None, E3SameStep),
     ("E3Lying", None, E3Lying),
+    ("E3LyingWithInfos", None, E3LyingWithInfos),
+    ("E3Disabled", None, E3Disabled),
+    ("E3Undeclared", None, E3Undeclared),
+    ("Counting", Counting, None),
+    ("Picture", Picture, None),
     ("Misbehaving", Misbehaving, None),
     ("OddRewards", OddRewards, None),
     ("Nested", Nested, None),
