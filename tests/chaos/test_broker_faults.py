@@ -22,6 +22,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.chaos]
 TIMES = 5
 FREEZE_S = 20.0
 BACK_WITHIN_S = 15.0
+# Of three on one machine: a kill may take the leaders of most partitions, of the group
+# and of the controllers with it; up to 29 s were seen on two cores.
+THREE_BACK_WITHIN_S = 60.0
 # Frozen, the broker ends its groups' sessions when it goes on: 6 s, and a rebalance
 # that waits at most 20 s for who was not told yet.
 REJOINED_WITHIN_S = 40.0
@@ -51,6 +54,7 @@ def check(
     fault: str,
     memory: Memory,
     processors_within_s: float = BACK_WITHIN_S,
+    within_s: float = BACK_WITHIN_S,
 ) -> None:
     recoveries = recoveries_s(evidence)
     by_role = {
@@ -66,8 +70,8 @@ def check(
     assert_clean(evidence)
     assert memory.growth_bytes < MAX_GROWTH_BYTES
     assert len(recoveries) == 3 * TIMES, "it came back each time"
-    assert by_role["processor"] <= processors_within_s
-    assert max(by_role["broker"], by_role["learner"]) <= BACK_WITHIN_S
+    assert by_role["processor"] <= max(within_s, processors_within_s)
+    assert max(by_role["broker"], by_role["learner"]) <= within_s
 
 
 @pytest.mark.heavy
@@ -86,7 +90,9 @@ def test_nothing_is_lost_though_brokers_go_and_come_back(
             harness.wait_for_progress(acked=1_000, trained=1_000, timeout_s=90.0)
             memory.look()
         evidence = harness.finish()
-    check(evidence, record_fault, id_of(fault, brokers), memory)
+    is_one = isinstance(brokers, OneBroker)
+    within_s = BACK_WITHIN_S if is_one else THREE_BACK_WITHIN_S
+    check(evidence, record_fault, id_of(fault, brokers), memory, within_s=within_s)
 
 
 @pytest.mark.heavy

@@ -15,6 +15,7 @@ from infra.kafka.reading import (
     offset_at_time,
     read_to_end,
 )
+from schemas.topics import TRAJECTORIES, topic_config
 
 pytestmark = pytest.mark.kafka
 
@@ -221,6 +222,21 @@ def test_offset_at_time_finds_the_first_younger_record(
     assert old.timestamp_ms < new.timestamp_ms
     assert offset_at_time(consumer, topic, old.timestamp_ms + 1) == {0: 1}
     assert offset_at_time(consumer, topic, new.timestamp_ms + 1) == {0: 2}
+
+
+@pytest.mark.parametrize("days", [-365, 365])
+def test_the_time_of_a_record_is_the_brokers_whatever_its_writer_says(
+    settings, make_topic, days
+):
+    """With a writer's own time, retention would delete it at once, or never."""
+    settings_of_topic = topic_config(TRAJECTORIES)
+    topic = make_topic(**{k.replace(".", "_"): v for k, v in settings_of_topic.items()})
+    producer = make_producer(settings, client_id="test")
+    now_ms = time.time_ns() // 1_000_000
+    producer.produce(topic, b"v", b"k", timestamp=now_ms + days * 24 * 3_600_000)
+    assert producer.flush(10.0) == 0
+    (message,) = read_to_end(settings, topic)
+    assert abs(message.timestamp_ms - now_ms) < 60_000
 
 
 def test_unknown_topic_has_no_offsets(consumer):

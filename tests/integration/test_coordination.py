@@ -1,8 +1,12 @@
+import itertools
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss
 
 from infra.control.coordination import AlreadyRuns, Coordination
 from infra.errors import RollstreamError
@@ -70,6 +74,39 @@ def test_a_claim_that_is_let_go_passes_to_who_waits(make_coordination):
     first.claim_experiment("passed-on")
     threading.Timer(0.3, first.close).start()
     second.claim_experiment("passed-on", wait_s=20.0)
+
+
+def test_a_claim_is_to_be_had_again_though_answers_were_lost(
+    settings, make_coordination, monkeypatch
+):
+    """8 claim it and let it go; of one try in five the answer never comes."""
+    create, numbers, holders = KazooClient.create, itertools.count(), []
+
+    def create_unheard(client, path, *args, **options):
+        created = create(client, path, *args, **options)
+        if path.startswith("/rollstream/runs/") and next(numbers) % 5 == 4:
+            raise ConnectionLoss
+        return created
+
+    def claim_and_let_go():
+        with closing(Coordination(settings)) as coordination:
+            coordination.start(30.0)
+            try:
+                coordination.claim_experiment("contended", wait_s=0.5)
+            except (AlreadyRuns, ConnectionLoss):
+                return False
+            holders.append(coordination)
+            assert holders == [coordination], "two at once"
+            holders.clear()
+            return True
+
+    monkeypatch.setattr(KazooClient, "create", create_unheard)
+    with ThreadPoolExecutor(8) as pool:
+        tries = [pool.submit(claim_and_let_go) for _ in range(24)]
+        assert any([each.result() for each in tries])
+    assert next(numbers) > 5
+    monkeypatch.undo()
+    make_coordination().claim_experiment("contended", wait_s=0.0)
 
 
 def test_what_was_registered_comes_back_with_a_new_session(make_coordination):

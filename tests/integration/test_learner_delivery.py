@@ -6,6 +6,7 @@ import json
 import struct
 
 import fastavro
+import numpy as np
 import pytest
 
 from infra.kafka.topic_admin import delete_topics
@@ -71,6 +72,20 @@ def test_bad_records_become_dead_letters_and_good_ones_go_on(rig):
                 good, observations={"": pack(good.observations[""].array()[..., :3])}
             )
         ),
+        # An action that there is not, a worker that there is not, and a step so far
+        # ahead that no credit could be granted for the next one.
+        encode(
+            make_batch(
+                rig.name,
+                rig.run_id,
+                "w0",
+                incarnation,
+                91,
+                actions={"": pack(np.full((8, 8), 2, "<i8"))},
+            )
+        ),
+        encode(dataclasses.replace(good, worker="")),
+        encode(dataclasses.replace(good, first_step=2**63 - 9)),
     ]
     rig.send("w0", incarnation, *range(4))
     for value in poison:
@@ -78,11 +93,11 @@ def test_bad_records_become_dead_letters_and_good_ones_go_on(rig):
     rig.send("w0", incarnation, *range(4, 8))
     rig.run_until(lambda: rig.metrics().get("env_steps") == 8 * ROWS)
     letters = rig.dead_letters()
-    assert [letter.source.offset for letter in letters] == [4, 5, 6, 7, 8]
+    assert [letter.source.offset for letter in letters] == list(range(4, 12))
     assert letters[2].value == poison[2]
-    assert rig.metrics()["dead_letters"] == 5
+    assert rig.metrics()["dead_letters"] == 8
     # Committed, so that nobody reads them again.
-    assert rig.committed()[0] == 13
+    assert rig.committed()[0] == 16
 
 
 def test_many_bad_records_stop_the_learner_with_the_reason(rig):

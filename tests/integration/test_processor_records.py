@@ -105,6 +105,7 @@ def poison(rig: Rig) -> list[bytes | None]:
             )
         ),
         encode(make_unroll([[float("nan")]])),  # on a row that claims to be valid
+        encode(make_unroll([[1.0]], worker="")),  # its batch would have no key
     ]
 
 
