@@ -123,8 +123,8 @@ def test_every_last_row_bootstraps_from_its_own_final_observation(line, form):
 
 
 def test_a_reward_on_the_last_step_of_an_unroll_is_not_lost(line):
-    quiet = rows_of(line("Counting-v0", at=20, reward=0.0).sample(20, 20))
-    loud = rows_of(line("Counting-v0", at=20, reward=1.0).sample(20, 20))
+    quiet = rows_of(line("StepCount-v0", at=20, reward=0.0).sample(20, 20))
+    loud = rows_of(line("StepCount-v0", at=20, reward=1.0).sample(20, 20))
     more = {at: loud[at][0] - quiet[at][0] for at in loud}
     assert {at: by for at, by in more.items() if by} == {17: 0.25, 18: 0.5, 19: 1.0}
     # The last row's target looks into the next unroll, for rewards and for the value.
@@ -133,8 +133,8 @@ def test_a_reward_on_the_last_step_of_an_unroll_is_not_lost(line):
 
 @pytest.mark.parametrize("bad", ["nan", "inf", "-inf"])
 def test_a_reward_that_is_not_finite_costs_its_own_step_alone(line, bad):
-    good = rows_of(line("Counting-v0").sample(20))
-    made = line("Counting-v0", at=5, reward=bad)
+    good = rows_of(line("StepCount-v0").sample(20))
+    made = line("StepCount-v0", at=5, reward=bad)
     sample = made.sample(20)
     found = rows_of(sample)
     # Step 5 leads from observation 4, and is no transition; two returns end before it.
@@ -145,8 +145,8 @@ def test_a_reward_that_is_not_finite_costs_its_own_step_alone(line, bad):
 
 
 def test_an_observation_that_is_not_finite_costs_what_begins_or_bootstraps_there(line):
-    good = rows_of(line("Counting-v0").sample(20))
-    made = line("Counting-v0", at=5, blind=True)
+    good = rows_of(line("StepCount-v0").sample(20))
+    made = line("StepCount-v0", at=5, blind=True)
     sample = made.sample(20)
     found = rows_of(sample)
     assert good.keys() - found.keys() == {5.0}

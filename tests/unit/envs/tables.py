@@ -218,7 +218,7 @@ class Nested(gymnasium.Env):
         return self.observation_space.sample(), 0.5, False, False, {}
 
 
-class Counting(gymnasium.Env):
+class StepCount(gymnasium.Env):
     """Observes and rewards the number of steps so far; never ends.
 
     Step ``at`` gives ``reward`` (a number, or its text: a spec has no NaN), or is
@@ -290,7 +290,7 @@ for _name, _entry, _vector in [
     ("E3LyingWithInfos", None, E3LyingWithInfos),
     ("E3Disabled", None, E3Disabled),
     ("E3Undeclared", None, E3Undeclared),
-    ("Counting", Counting, None),
+    ("StepCount", StepCount, None),
     ("Picture", Picture, None),
     ("Misbehaving", Misbehaving, None),
     ("OddRewards", OddRewards, None),
