@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from infra.control.experiments import PublishedExperiment
 from infra.errors import RollstreamError
 from infra.kafka.foreign_schemas import decode_foreign
@@ -52,20 +50,12 @@ class Usability:
         else:
             raise Refused(f"nobody reads {source.topic} for a record that comes back")
         try:
-            record = self.decode(value, *kinds)
+            record = decode_foreign(self._settings, self.registry, value, *kinds)
             self._check_run(record.run_id)
             if isinstance(record, Unroll):
                 self._check_batch(source, record)
         except SchemaError as exc:
             raise Refused(f"it still cannot be used: {exc}") from exc
-
-    def decode(self, value: bytes, *kinds: type) -> Any:
-        """Decode with every schema that is known, those of the topic included.
-
-        Raises:
-            SchemaError: as ``codec.decode``.
-        """
-        return decode_foreign(self._settings, self.registry, value, *kinds)
 
     def _check_run(self, run_id: str) -> None:
         if run_id != self._published.run_id:

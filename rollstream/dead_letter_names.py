@@ -17,8 +17,7 @@ class UnknownLetter(RollstreamError):
 
 def where(letter: Letter) -> str:
     """Return a letter's source as it is written on the command line."""
-    source = letter.record.source
-    return f"{source.topic}[{source.partition}]@{source.offset}"
+    return str(letter.record.source)
 
 
 def find(letters: list[Letter], names: list[str]) -> list[Letter]:

@@ -198,8 +198,7 @@ def _try(
         to = reinjector.put_back(letter, value)
     except (NoOriginal, NotReinjected, Refused) as exc:
         return Outcome(letter.number, "refused", exc.problem)
-    place = f"{to.topic}[{to.partition}]@{to.offset}"
-    return Outcome(letter.number, "reinjected", place)
+    return Outcome(letter.number, "reinjected", str(to))
 
 
 def _say(outcome: Outcome) -> None:

@@ -31,6 +31,9 @@ class SourceRef:
     partition: int
     offset: int
 
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}]@{self.offset}"
+
 
 @dataclass(frozen=True, slots=True)
 class Unroll:

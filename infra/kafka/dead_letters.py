@@ -143,17 +143,16 @@ def whole_value(settings: Settings, record: DeadLetter) -> bytes:
     kept = f"its letter holds {len(record.value)} of {record.value_bytes} bytes"
     if source.offset == NEVER_IN_THE_LOG:
         raise NoOriginal(f"{kept}, and it was refused before it was in any log")
-    name = f"{source.topic}[{source.partition}]@{source.offset}"
     found = _at(settings, source)
     if found is None:
-        raise NoOriginal(f"{kept}, and {name} is no longer in the log")
+        raise NoOriginal(f"{kept}, and {source} is no longer in the log")
     is_same = (
         len(found.value) == record.value_bytes
         and found.value.startswith(record.value)
         and found.key == record.key.decode(errors="replace")
     )
     if not is_same:
-        raise NoOriginal(f"{kept}, and {name} is another record now")
+        raise NoOriginal(f"{kept}, and {source} is another record now")
     return found.value
 
 

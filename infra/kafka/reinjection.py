@@ -146,7 +146,7 @@ class Reinjector:
             experiment=self._experiment,
             source=SourceRef(self._marks, 0, letter.number),
             reader=f"cli/{platform.node()}-{os.getpid()}",
-            error=f"{to.topic}[{to.partition}]@{to.offset}",
+            error=str(to),
             key=b"",
             value=b"",
             value_bytes=0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
@@ -96,19 +97,21 @@ class MetricsFollower:
     def _lag_of(self, role: str, topic: Topic) -> int | None:
         """Records between a role's positions and the log's end; None: unknown."""
         positions = self.progress.positions(role)
-        if not positions:
-            return None
         name = topic_name(topic, self._experiment)
         try:
-            each = [self._behind(name, position) for position in positions]
+            return total_lag([self._behind(name, each) for each in positions])
         except RollstreamError:
             return None
-        return None if None in each else sum(filter(None, each))
 
     def _behind(self, name: str, position: Position) -> int | None:
         # A broker that is away must not hold up whoever waits for Ctrl-C.
         _, end = watermarks(self._consumer, name, position.partition, LAG_TIMEOUT_S)
         return lag_of(position.position, end)
+
+
+def total_lag(each: Sequence[int | None]) -> int | None:
+    """Return the sum of partitions' lags; None where one is not known, or none is."""
+    return sum(filter(None, each)) if each and None not in each else None
 
 
 def lag_of(position: int, end: int) -> int | None:

@@ -22,7 +22,7 @@ from infra.kafka.reading import (
     read_to_end,
     watermarks,
 )
-from infra.monitoring.follow import READS, MetricsFollower, lag_of
+from infra.monitoring.follow import READS, MetricsFollower, lag_of, total_lag
 from infra.monitoring.progress import Progress
 from infra.monitoring.summary import Summary, summarise
 from infra.settings import Settings
@@ -73,14 +73,12 @@ class GroupStatus:
     @property
     def lag(self) -> int | None:
         """Of all partitions; None where that of one is not known."""
-        each = [partition.lag for partition in self.partitions]
-        return sum(filter(None, each)) if each and None not in each else None
+        return total_lag([partition.lag for partition in self.partitions])
 
     @property
     def committed_lag(self) -> int | None:
         """Likewise, of what is committed."""
-        each = [partition.committed_lag for partition in self.partitions]
-        return sum(filter(None, each)) if each and None not in each else None
+        return total_lag([partition.committed_lag for partition in self.partitions])
 
     @property
     def held(self) -> int:
