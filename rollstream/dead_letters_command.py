@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from collections.abc import Iterator
@@ -139,17 +138,14 @@ def reinject(
     usability = Usability(settings, published)
     partitions = published.experiment.spec.topics.partitions
     # Step 1.
-    begun = (
-        contextlib.nullcontext()
-        if dry_run
-        else Reinjector(settings, experiment, partitions)
-    )
+    reinjector = None if dry_run else Reinjector(settings, experiment, partitions)
+    if reinjector is not None:
+        reinjector.begin()
     outcomes = []
-    with begun as reinjector:
-        for outcome in _try_all(settings, experiment, names, usability, reinjector):
-            outcomes.append(outcome)
-            if not as_json:
-                _say(outcome)
+    for outcome in _try_all(settings, experiment, names, usability, reinjector):
+        outcomes.append(outcome)
+        if not as_json:
+            _say(outcome)
     if as_json:
         print(json.dumps([vars(outcome) for outcome in outcomes]))
     elif not outcomes:

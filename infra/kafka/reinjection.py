@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import time
-from types import TracebackType
-from typing import Self
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
@@ -61,8 +59,8 @@ class Reinjector:
             },
         )
 
-    def __enter__(self) -> Self:
-        """Become the only one.
+    def begin(self) -> None:
+        """Become the only one; nothing is open between two letters.
 
         Raises:
             NotReinjected: the brokers do not answer.
@@ -71,15 +69,6 @@ class Reinjector:
             self._producer.init_transactions(_TIMEOUT_S)
         except KafkaException as exc:
             raise self._problem("no transaction can be had", exc) from exc
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Nothing is open between two letters."""
 
     def put_back(self, letter: Letter, value: bytes) -> SourceRef:
         """Write a letter's record to where it came from; return its new address.

@@ -17,10 +17,11 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from infra.kafka.delivery import OnDelivery, Sender
+from infra.kafka.delivery import OnDelivery
 from schemas.codec import decode_any
 from schemas.records import Unroll
 from tests.chaos.journal import Journal, open_journal, role_index
+from tests.chaos.sends import report_sends
 
 ENV_ID = "Counting-v0"
 COLUMNS = ("worker", "nonce", "env", "episode", "step")
@@ -89,26 +90,13 @@ class Counting(VectorEnv):
 
 def hook_deliveries(journal: Journal) -> None:
     """Write down every unroll that is sent, and every report of its delivery."""
-    send = Sender.send
-
-    def journaled(
-        self: Sender,
-        topic: str,
-        value: bytes | None,
-        key: str | bytes,
-        partition: int | None = None,
-        on_delivery: OnDelivery | None = None,
-    ) -> None:
-        if topic.endswith(".trajectories") and value is not None:
-            on_delivery = _journal_one(journal, value, on_delivery)
-        send(self, topic, value, key, partition, on_delivery)
-
-    Sender.send = journaled  # type: ignore[method-assign]
+    report_sends(
+        lambda topic, key: topic.endswith(".trajectories"),
+        lambda value: _journal_one(journal, value),
+    )
 
 
-def _journal_one(
-    journal: Journal, value: bytes, on_delivery: OnDelivery | None
-) -> OnDelivery:
+def _journal_one(journal: Journal, value: bytes) -> OnDelivery:
     record = decode_any(value)
     who: dict[str, Any] = {"worker": record.worker, "incarnation": record.incarnation}
     kind = "end"
@@ -122,8 +110,6 @@ def _journal_one(
     def report(error: KafkaError | None, message: Message) -> None:
         where = {"partition": message.partition(), "offset": message.offset()}
         journal.write(kind, error=error and error.str(), **who, **where)
-        if on_delivery is not None:
-            on_delivery(error, message)
 
     return report
 

@@ -12,7 +12,7 @@ from functools import wraps
 from typing import Any
 
 from infra.kafka import clients
-from infra.kafka.delivery import OnDelivery, Sender
+from infra.kafka.delivery import OnDelivery
 from learner import assembly
 from learner.algorithms.dqn import Dqn
 from learner.checkpoint import CheckpointStore
@@ -22,6 +22,7 @@ from learner.replay_buffer import ReplayBuffer
 from schemas.codec import decode_any
 from schemas.records import TransitionBatch
 from tests.chaos.journal import MAX_POLL_INTERVAL_MS, Journal, open_journal
+from tests.chaos.sends import report_sends
 
 POINTS = ("update", "mark", "write", "durable", "commit")
 """After an optimizer step; with a snapshot taken; before it is written; once it is
@@ -120,34 +121,19 @@ def hook_commits(journal: Journal) -> None:
 
 
 def hook_policies(journal: Journal) -> None:
-    send = Sender.send
-
-    def journaled(
-        self: Sender,
-        topic: str,
-        value: bytes | None,
-        key: str | bytes,
-        partition: int | None = None,
-        on_delivery: OnDelivery | None = None,
-    ) -> None:
-        if topic.endswith(".policies") and key == "policy" and value is not None:
-            on_delivery = _report_policy(journal, value, on_delivery)
-        send(self, topic, value, key, partition, on_delivery)
-
-    Sender.send = journaled  # type: ignore[method-assign]
+    report_sends(
+        lambda topic, key: topic.endswith(".policies") and key == "policy",
+        lambda value: _report_policy(journal, value),
+    )
 
 
-def _report_policy(
-    journal: Journal, value: bytes, on_delivery: OnDelivery | None
-) -> OnDelivery:
+def _report_policy(journal: Journal, value: bytes) -> OnDelivery:
     record = decode_any(value)
 
     def report(error: Any, message: Any) -> None:
         if error is None:
             version = [record.epoch, record.version]
             journal.write("policy", version=version, offset=message.offset())
-        if on_delivery is not None:
-            on_delivery(error, message)
 
     return report
 

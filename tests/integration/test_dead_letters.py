@@ -293,12 +293,13 @@ def test_who_begins_later_ends_who_began_before(rig):
     for value in values:
         bury(rig, value)
     older, newer = read_letters(rig.settings, rig.name)
-    with Reinjector(rig.settings, rig.name, 2) as first:
-        first.put_back(older, values[0])
-        with Reinjector(rig.settings, rig.name, 2) as second:
-            with pytest.raises(Superseded, match="another process has begun"):
-                first.put_back(newer, values[1])
-            second.put_back(newer, values[1])
+    first, second = (Reinjector(rig.settings, rig.name, 2) for _ in range(2))
+    first.begin()
+    first.put_back(older, values[0])
+    second.begin()
+    with pytest.raises(Superseded, match="another process has begun"):
+        first.put_back(newer, values[1])
+    second.put_back(newer, values[1])
     wait_for(rig, [0, 1])
 
 
