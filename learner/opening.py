@@ -90,7 +90,7 @@ def _identity(admin: AdminClient, topic: str) -> LogIdentity:
     deadline = time.monotonic() + _TIMEOUT_S
     while True:
         try:
-            return read_identity(admin, topic)
+            return read_identity(admin, topic)[0]
         except KafkaException as exc:
             if time.monotonic() > deadline:
                 raise KafkaUnavailable(

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from infra.errors import RollstreamError
@@ -30,17 +30,17 @@ _log = logging.getLogger("rollstream")
 
 def read_identity(
     admin: AdminClient, topic: str, timeout_s: float = _TIMEOUT_S
-) -> LogIdentity:
-    """Ask the broker which cluster and which topic this is.
+) -> tuple[LogIdentity, int]:
+    """Ask the broker which cluster and topic this is, and for its partitions.
 
     Raises:
         KafkaException: it does not answer, or there is no such topic.
     """
     cluster_id = admin.list_topics(topic, timeout=timeout_s).cluster_id
-    future = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout_s)[
-        topic
-    ]
-    return LogIdentity(str(cluster_id), str(future.result(timeout_s).topic_id))
+    found = read_topic_identity(admin, topic, timeout_s)
+    if found is None:
+        raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+    return LogIdentity(str(cluster_id), found.topic_id), found.partitions
 
 
 class Saver:
@@ -111,10 +111,10 @@ class Saver:
         self._store.write(snapshot.epoch, snapshot.number, to_files(snapshot))
         self.saved += 1
         # Step 2.
-        found = read_identity(self._admin, self._topic)
+        found, partitions = read_identity(self._admin, self._topic)
         self._gone_since_s = None
         check_identity(self._topic, vars(snapshot.log), vars(found))
-        self._look_at_log(len(snapshot.positions))
+        self._look_at_log(len(snapshot.positions), partitions)
         # Step 3.
         self._commit(snapshot.positions)
         # Step 4.
@@ -123,16 +123,15 @@ class Saver:
         self._trimmer.checkpointed(snapshot.oldest_offsets)
         self._trimmer.trim()
 
-    def _look_at_log(self, expected: int) -> None:
+    def _look_at_log(self, expected: int, partitions: int) -> None:
         """Tell of partitions that nobody reads, and of records that are held back."""
-        found = read_topic_identity(self._admin, self._topic)
-        if found is not None and found.partitions not in (expected, self._partitions):
-            self._partitions = found.partitions
+        if partitions not in (expected, self._partitions):
+            self._partitions = partitions
             self._reporter.event(
                 "partitions-changed",
                 "alert",
                 f"{self._topic}: expected {expected} partitions, found "
-                f"{found.partitions}: what others write there is not learnt from",
+                f"{partitions}: what others write there is not learnt from",
             )
         waiting = held_back(self._admin, self._topic, range(expected))
         for news in self._transactions.judge(waiting, time.monotonic()):
