@@ -5,12 +5,9 @@ Importing this imports torch: ``train`` does so while it waits for brokers and w
 
 from __future__ import annotations
 
-import copy
 import importlib
-import threading
 from collections.abc import Mapping
-from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from infra.control.experiments import run_directory
@@ -19,9 +16,9 @@ from infra.errors import RollstreamError
 from infra.kafka.clients import make_admin
 from infra.kafka.delivery import Sender
 from infra.monitoring.reporter import Reporter
-from learner.actor_graph import ExportedGraph, export_actor
 from learner.algorithms import build
-from learner.algorithms.base import Actor, Algorithm
+from learner.algorithms.base import Algorithm
+from learner.background_export import BackgroundExport
 from learner.checkpoint import CheckpointStore
 from learner.counters import Counters
 from learner.credits import CreditWindows
@@ -71,7 +68,6 @@ def assemble(
     3. Build the algorithm and load its state.
     4. Rebuild the buffer from the log.
     5. Start the feed, at the checkpoint's own offsets.
-    6. Start the export of the graph; earlier it would slow down the steps before.
 
     Raises:
         LogMismatch, RecordsExpired, CannotResume, NewerLearner: say why.
@@ -107,8 +103,6 @@ def assemble(
     )
     flow = Flow(context, epoch, sender, roster, windows, state.limiter, state.ledger)
     trimmer = Trimmer(admin, context.topic(REPLAY))
-    # Step 6.
-    graph = _export_in_background(algorithm.actor())
     return Parts(
         context=context,
         epoch=epoch,
@@ -122,7 +116,7 @@ def assemble(
         log=opening.log,
         number=snapshot.number if snapshot else 0,
         resumed=snapshot is not None,
-        graph=graph,
+        graph=BackgroundExport(algorithm.actor()),
     )
 
 
@@ -207,21 +201,6 @@ def _load_algorithm(algorithm: Algorithm, snapshot: Snapshot | None) -> None:
             f"the newest checkpoint does not fit the spec: {exc}",
             "undo the change to learner.network, or start a new run with --fresh",
         ) from exc
-
-
-def _export_in_background(actor: Actor) -> Future[ExportedGraph]:
-    """Export a copy: the original goes on learning."""
-    copied = replace(actor, module=copy.deepcopy(actor.module))
-    future: Future[ExportedGraph] = Future()
-
-    def export() -> None:
-        try:
-            future.set_result(export_actor(copied))
-        except BaseException as exc:
-            future.set_exception(exc)
-
-    threading.Thread(target=export, name="export", daemon=True).start()
-    return future
 
 
 def _rebuild(

@@ -21,7 +21,7 @@ from infra.kafka.clients import make_consumer
 from infra.kafka.dead_letters import dead_letter
 from infra.kafka.delivery import Sender
 from infra.kafka.foreign_schemas import learn_schema
-from infra.kafka.reading import committed_offsets, watermarks
+from infra.kafka.reading import committed_offsets, partitions_of, watermarks
 from infra.monitoring.reporter import Reporter
 from learner.counters import Counters
 from learner.log_start import LogMismatch, Start, resume_at
@@ -93,6 +93,8 @@ class Feed:
         self.committed = self._read_committed()
         for partition, start in starts.items():
             self._report_expired(partition, start)
+        # A client that is assigned a topic before it knows of it may take a second.
+        partitions_of(self._consumer, self.topic)
         self._consumer.assign(
             [TopicPartition(self.topic, p, at) for p, at in self.positions.items()]
         )

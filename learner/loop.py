@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future
 from dataclasses import dataclass
 
 from infra.control.role import RoleContext, StopRequest
 from infra.errors import RollstreamError
 from infra.kafka.delivery import Sender
 from infra.monitoring.reporter import Reporter
-from learner.actor_graph import ExportedGraph
 from learner.algorithms.base import Algorithm
+from learner.background_export import BackgroundExport
 from learner.flow import Flow
 from learner.intake import Intake
 from learner.publisher import Publisher
@@ -25,6 +24,8 @@ HOUSEKEEPING_S = 0.02
 METRICS_S = 1.0
 RETRY_SAVE_S = 2.0
 MAX_NONFINITE = 100
+EXPORT_AFTER_S = 2.0
+"""How long a resumed learner that has nothing to learn puts off the export."""
 
 
 class Diverged(RollstreamError):
@@ -39,7 +40,7 @@ class Parts:
         log: whose offsets the feed counts in.
         number: of the last checkpoint.
         resumed: whether a checkpoint was loaded.
-        graph: the actor's graph, once it is exported.
+        graph: the export of the actor's graph, not started.
     """
 
     context: RoleContext
@@ -54,7 +55,7 @@ class Parts:
     log: LogIdentity
     number: int
     resumed: bool
-    graph: Future[ExportedGraph]
+    graph: BackgroundExport
 
 
 class Learner:
@@ -65,10 +66,10 @@ class Learner:
         self._spec = parts.context.spec.learner
         self._intake = parts.intake
         self._gauges = parts.intake.gauges
-        self._saved_at = time.monotonic()
+        self._saved_at = self._began_at = time.monotonic()
         self._kept_house_at = self._reported_at = 0.0
         self._nonfinite_in_a_row = 0
-        self._has_graph = False
+        self._has_learnt = self._has_graph = False
 
     @property
     def may_learn(self) -> bool:
@@ -98,14 +99,21 @@ class Learner:
         if not self.may_learn:
             return False
         deadline = time.monotonic() + LEARN_BUDGET_S
-        limiter, buffer = self._intake.limiter, self._intake.buffer
         learnt = False
-        while limiter.can_sample(self._spec.batch_size) and buffer.samplable_rows > 0:
+        while self._can_learn():
             self._update(self._spec.batch_size)
-            learnt = True
+            learnt = self._has_learnt = True
             if time.monotonic() > deadline:
                 break
         return learnt
+
+    def _can_learn(self) -> bool:
+        limiter, buffer = self._intake.limiter, self._intake.buffer
+        return (
+            self.may_learn
+            and limiter.can_sample(self._spec.batch_size)
+            and buffer.samplable_rows > 0
+        )
 
     def keep_house(self) -> None:
         """Do what is due by time: members, graph, credits, metrics, checkpoint."""
@@ -118,7 +126,7 @@ class Learner:
         p.flow.follow_members()
         if self._intake.feed.expired_partitions:
             p.flow.forgive(self._intake.feed.expired_partitions)
-        self._take_graph()
+        self._take_graph(now_s)
         # Also when there is nothing to learn: the last updates of a burst.
         self._publish_when_due(now_s)
         p.flow.grant(now_s, room=self._intake.room)
@@ -144,6 +152,7 @@ class Learner:
             "checkpoints": p.saver.saved,
             "workers": len(intake.windows.workers()),
             "samples_owed": intake.limiter.diff - intake.limiter.min_diff,
+            "can_learn": float(self._can_learn()),
         }
         p.reporter.metrics(values | self._gauges.take(), intake.feed.status())
 
@@ -217,11 +226,20 @@ class Learner:
             tensors, p.algorithm.updates, now_s
         )
 
-    def _take_graph(self) -> None:
-        """Publish the graph and a first policy once the export is done."""
+    def _take_graph(self, now_s: float) -> None:
+        """Have the graph exported; publish it and a first policy once it is.
+
+        A resumed learner learns first: the export would slow down its first update.
+        """
         p = self._p
-        if not self._has_graph and p.graph.done():
-            p.publisher.publish_graph(p.graph.result())
+        if self._has_graph:
+            return
+        if not p.graph.is_started:
+            waited = now_s - self._began_at >= EXPORT_AFTER_S
+            if self._has_learnt or waited or not self.may_learn:
+                p.graph.start()
+        elif (graph := p.graph.graph()) is not None:
+            p.publisher.publish_graph(graph)
             self._publish(time.monotonic())
             self._has_graph = True
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import safetensors.numpy
 
@@ -16,7 +16,6 @@ from infra.clock import now_ms
 from infra.control.role import RoleContext
 from infra.kafka.delivery import Sender
 from infra.kafka.reading import latest_by_key
-from learner.actor_graph import ExportedGraph
 from learner.roster import NewerLearner
 from schemas.codec import decode, encode
 from schemas.errors import SchemaError
@@ -24,6 +23,9 @@ from schemas.records import PolicyChunk, PolicyGraph, PolicyVersion
 from schemas.sizes import POLICY_CHUNK_BYTES
 from schemas.tensors import Array
 from schemas.topics import POLICIES, POLICY_HISTORY
+
+if TYPE_CHECKING:
+    from learner.actor_graph import ExportedGraph
 
 HISTORY_EVERY = 25
 

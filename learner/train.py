@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import logging
 import threading
@@ -23,6 +24,7 @@ from infra.control.role import (
 from infra.errors import DeliveryError, RollstreamError
 from infra.kafka.clients import make_producer
 from infra.kafka.delivery import Sender
+from infra.monitoring.heartbeat import Heartbeat
 from infra.monitoring.reporter import Reporter
 from learner.roster import Roster
 from schemas.errors import SchemaError
@@ -30,6 +32,8 @@ from schemas.records import EnvDescription
 
 LAST_SAVE_S = 4.0
 LAST_FLUSH_S = 3.0
+IMPORTED = ("learner.assembly", "learner.loop")
+"""All that needs torch."""
 
 _POLL_S = 0.05
 _log = logging.getLogger("rollstream")
@@ -49,11 +53,13 @@ def run(context: RoleContext, stop: StopRequest) -> int:
         RollstreamError: why it cannot go on.
     """
     # Step 1.
-    imported = _Import("learner.assembly", "learner.loop")
+    imported = _Import(*IMPORTED)
     # Step 2.
     sender = Sender(make_producer(context.settings, client_id=context.client_id))
     epoch = register(sender, context, stop)
     reporter = Reporter(sender, context, epoch)
+    # The first worker may be long in coming, and so may be a large buffer's rows.
+    Heartbeat().begin(reporter)
     roster = Roster(context, reporter, epoch)
     try:
         roster.wait_for_own()
@@ -134,11 +140,17 @@ class _Import:
         self._thread.start()
 
     def _import(self) -> None:
+        # Modules are not garbage: to look for some among them, now and at each full
+        # collection later, takes tenths of a second.
+        gc.disable()
         try:
             for name in self._names:
                 importlib.import_module(name)
         except BaseException as exc:
             self._error = exc
+        finally:
+            gc.freeze()
+            gc.enable()
 
     def wait(self, stop: StopRequest) -> list[ModuleType] | None:
         """Return the modules; None when told to stop meanwhile.

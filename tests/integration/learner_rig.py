@@ -22,7 +22,7 @@ from infra.control.role import RoleContext, StopRequest
 from infra.kafka.clients import make_consumer, make_producer
 from infra.kafka.delivery import Sender
 from infra.kafka.reading import committed_offsets, read_to_end
-from learner import assembly, loop
+from learner import actor_graph, loop
 from learner.actor_graph import export_actor
 from learner.checkpoint import CheckpointStore
 from learner.train import run
@@ -311,7 +311,7 @@ class Rig:
 def cached_export(monkeypatch):
     """Export an actor once, which takes seconds; and let metrics come quickly."""
     monkeypatch.setattr(loop, "METRICS_S", 0.2)
-    monkeypatch.setattr(assembly, "export_actor", _export_once)
+    monkeypatch.setattr(actor_graph, "export_actor", _export_once)
 
 
 _EXPORTED = {}

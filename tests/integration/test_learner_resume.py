@@ -101,6 +101,47 @@ def test_a_resumed_learner_continues_counters_buffer_and_versions(rig):
     assert state["limiter"]["samples"] == before["samples"]
 
 
+_NOTE_FIRST_UPDATE = """
+import os, sys, threading
+from learner import loop
+from learner.algorithms.dqn import Dqn
+loop.EXPORT_AFTER_S = 600.0  # slow machines too
+update = Dqn.update
+def noted(self, sample):
+    result = update(self, sample)
+    if not os.path.exists({path!r}):
+        names = {{m.partition(".")[0] for m in sys.modules}} | set(sys.modules)
+        exporting = [t.name for t in threading.enumerate() if t.name == "export"]
+        found = sorted(names & {{"onnx", "onnxruntime", "torch._dynamo", "torch.onnx"}})
+        with open({path!r}, "w") as file:
+            file.write(repr((self.updates, found, exporting)))
+    return result
+Dqn.update = noted
+"""
+
+
+def test_a_resumed_learner_learns_first_and_exports_then(rig, tmp_path):
+    incarnation = rig.start_worker()
+    rig.send("w0", incarnation, *range(20))
+    rig.run_until(lambda: _is_done(rig))
+    updates, epoch = rig.metrics()["updates"], rig.policies()[-1].epoch
+    note = tmp_path / "first-update"
+    learner = rig.start_learner(_NOTE_FIRST_UPDATE.format(path=str(note)))
+    rig.send("w0", incarnation, *range(20, 40))
+    rig.wait_for(lambda: rig.policies()[-1].epoch > epoch, learner=learner)
+    assert note.read_text() == repr((int(updates) + 1, [], []))
+    assert rig.stop(learner) == 0
+
+
+def test_a_resumed_learner_with_nothing_to_learn_publishes_all_the_same(rig):
+    incarnation = rig.start_worker()
+    rig.send("w0", incarnation, *range(20))
+    rig.run_until(lambda: _is_done(rig))
+    updates, epoch = rig.metrics()["updates"], rig.policies()[-1].epoch
+    rig.run_until(lambda: rig.policies()[-1].epoch > epoch)
+    assert rig.metrics()["updates"] == updates
+
+
 def test_a_garbled_newest_checkpoint_is_said_and_the_one_before_is_used(rig):
     incarnation = rig.start_worker()
     rig.send("w0", incarnation, *range(10))
