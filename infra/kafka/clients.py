@@ -186,7 +186,13 @@ def make_consumer(
 
 def make_admin(settings: Settings, client_id: str = "rollstream-admin") -> AdminClient:
     """Makes a client for topics, groups and offsets."""
-    return AdminClient(common_config(settings, client_id))
+    config = common_config(settings, client_id)
+    # To all brokers at once, each with its back-off. By default it connects when a
+    # request asks for a broker; one that waits for a killed broker then asks again at
+    # each failure, with no back-off at all: a core for each client, while the others
+    # are electing.
+    config["enable.sparse.connections"] = False
+    return AdminClient(config)
 
 
 def faust_broker_settings(

@@ -25,21 +25,18 @@ class Brokers(Protocol):
     def settings(self) -> Settings:
         """Where they are reached."""
 
-    def kill(self) -> None:
-        """SIGKILL."""
+    def bounce(self, harness: Harness, how: str) -> None:
+        """End one with SIGKILL or SIGTERM and start it again; work goes on after it.
 
-    def stop(self) -> None:
-        """SIGTERM, and wait until it has left."""
-
-    def restart(self) -> None:
-        """Start what is down; returns when it answers."""
+        Recovery is timed from when work could go on.
+        """
 
     def frozen(self) -> contextlib.AbstractContextManager[None]:
         """SIGSTOP until the end of the block."""
 
 
 class OneBroker:
-    """The local cluster's only one."""
+    """The local cluster's only one: work can go on when it answers again."""
 
     def __init__(self, cluster: LocalCluster, settings: Settings) -> None:
         self._cluster = cluster
@@ -49,17 +46,21 @@ class OneBroker:
     def pid(self) -> int:
         return self._cluster.pids()["kafka"]
 
-    def kill(self) -> None:
-        self._cluster.kill_broker()
+    def bounce(self, harness: Harness, how: str) -> None:
+        harness.injected("note", "broker")
+        if how == "kill":
+            self._cluster.kill_broker()
+        else:
+            self._stop()
+        self._cluster.restart_broker()
+        note_back(harness, how)
+        wait_for_work(harness)
 
-    def stop(self) -> None:
+    def _stop(self) -> None:
         process = psutil.Process(self.pid)
         process.terminate()
         with contextlib.suppress(psutil.NoSuchProcess):
             process.wait(_STOP_S)
-
-    def restart(self) -> None:
-        self._cluster.restart_broker()
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
@@ -68,7 +69,7 @@ class OneBroker:
 
 
 class OneOfThree:
-    """Each time another of three."""
+    """Each time another of three: work has to go on while it is away."""
 
     def __init__(self, brokers: ThreeBrokers) -> None:
         self._brokers = brokers
@@ -78,28 +79,32 @@ class OneOfThree:
     def settings(self) -> Settings:
         return self._brokers.settings
 
-    def kill(self) -> None:
-        self._brokers.kill(self._next())
-
-    def stop(self) -> None:
-        assert self._brokers.stop(self._next()), "SIGTERM was not enough"
-
-    def restart(self) -> None:
+    def bounce(self, harness: Harness, how: str) -> None:
+        self._victim = (self._victim + 1) % 3
+        note_back(harness, how)
+        if how == "kill":
+            self._brokers.kill(self._victim)
+        else:
+            assert self._brokers.stop(self._victim), "SIGTERM was not enough"
+        wait_for_work(harness)
         self._brokers.launch(self._victim)
         # The next victim may be the last that holds a record.
-        self._brokers.wait_until_whole()
+        self._brokers.wait_until_whole(self._victim)
+        wait_for_work(harness)
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
-        pid = self._brokers.nodes[self._next()].pid
+        self._victim = (self._victim + 1) % 3
+        pid = self._brokers.nodes[self._victim].pid
         assert pid is not None
         with stopped(pid):
             yield
-        self._brokers.wait_until_whole()
+        self._brokers.wait_until_whole(self._victim)
 
-    def _next(self) -> int:
-        self._victim = (self._victim + 1) % 3
-        return self._victim
+
+def wait_for_work(harness: Harness) -> None:
+    """Wait until a second's load is acknowledged, and learnt from."""
+    harness.wait_for_progress(acked=1_000, trained=1_000, timeout_s=90.0)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ incarnations share one. The reward of a step is its number, 1, 2, ...
 
 from __future__ import annotations
 
+import functools
 import secrets
 from typing import Any
 
@@ -50,12 +51,13 @@ class Counting(VectorEnv):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._worker = role_index()
+        begin_journal()
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict]:
         super().reset(seed=seed)
         self._nonce = secrets.randbits(40)
-        if JOURNAL is not None:
-            JOURNAL.write("reset", worker=self._worker, nonce=self._nonce, seed=seed)
+        if (journal := begin_journal()) is not None:
+            journal.write("reset", worker=self._worker, nonce=self._nonce, seed=seed)
         self._episode = np.zeros(self.num_envs, np.int64)
         self._begin()
         self._step = np.zeros(self.num_envs, np.int64)
@@ -114,9 +116,14 @@ def _journal_one(journal: Journal, value: bytes) -> OnDelivery:
     return report
 
 
+@functools.cache
+def begin_journal() -> Journal | None:
+    """Open this process's journal; not at import, which is before a worker's fork."""
+    journal = open_journal("worker")
+    if journal is not None:
+        hook_deliveries(journal)
+    return journal
+
+
 if ENV_ID not in gymnasium.registry:
     gymnasium.register(ENV_ID, vector_entry_point=Counting)
-
-JOURNAL = open_journal("worker")
-if JOURNAL is not None:
-    hook_deliveries(JOURNAL)

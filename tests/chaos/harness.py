@@ -16,7 +16,8 @@ A fault test is::
 - Roles, see `harm.Harm`: `kill`, `freeze`, `thaw`, `terminate`, `hold` and
   `start_again`, `order`; `pid`, `pids`, `log`, `wait_for_end`.
 - Other faults (a broker's, a proxy's): do them, and call ``injected("what", role)``, so
-  that times of recovery are told; "broker" measures the next acknowledged record.
+  that times of recovery are told; "broker" measures acknowledged records. Where that
+  comes after an outage, ``injected("note", role)`` says when it began.
 - Waiting: `wait_for_progress`, ``wait_until(ready, timeout_s, what)``; looking:
   `acked`, `trained`, `updates`, ``journals.lives(role)``, ``watch.committed``,
   ``watch.follower.progress``.
@@ -161,10 +162,12 @@ class Harness(Looking):
         """End the load, and wait until all of it was learnt from.
 
         Workers that were harmed must have said something first: their next record is
-        what closes the stream before.
+        what closes the stream before. The load goes on until its rate is that of before
+        the faults, or for 30 s.
         """
-        began_s = time.monotonic()
         self.thaw_all()
+        self.wait_for_rate()
+        began_s = time.monotonic()
         with contextlib.suppress(AssertionError):
             self.wait_until(self.workers_are_back, timeout_s, "all workers are back")
         self.supervisor.end_all("worker", STOP_S)

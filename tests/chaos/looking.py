@@ -18,8 +18,10 @@ from schemas.experiment import Experiment
 from tests.chaos.evidence import follow_training
 from tests.chaos.harm import Harm
 from tests.chaos.journal import Journals
+from tests.chaos.recovery import BACK_WITHIN_S, Rate
 from tests.chaos.supervision import HarmedSupervisor
 from tests.chaos.watching import READS, Watch, ends_of
+from tests.role_processes import words_of
 
 
 class Looking(Harm):
@@ -71,6 +73,21 @@ class Looking(Harm):
         return sum(life.acked for life in self.journals.lives("worker"))
 
     @property
+    def rate(self) -> Rate:
+        """The rate at which brokers acknowledge steps, before faults and after."""
+        lives = self.journals.lives("worker")
+        acks = (line for life in lives for line in life.of("ack") if not line["error"])
+        return Rate(acks, self.faults)
+
+    def wait_for_rate(self) -> None:
+        """Wait until it is as before the faults, or for too long to be called back."""
+        if self.rate.before:
+            with contextlib.suppress(AssertionError):
+                self.wait_until(
+                    lambda: self.rate.back_s() is not None, BACK_WITHIN_S, "the rate"
+                )
+
+    @property
     def trained(self) -> int:
         """Steps that count as taken in by the learner, whatever was undone."""
         return follow_training(self.journals.lives("learner")).steps
@@ -108,7 +125,7 @@ class Looking(Harm):
         """Return what still runs for this experiment."""
         found = []
         for process in psutil.process_iter(["pid", "cmdline"]):
-            words = process.info["cmdline"] or []
+            words = words_of(process.info["cmdline"])
             if self.name in words and process.info["pid"] != os.getpid():
                 found.append(f"{process.info['pid']}: {' '.join(words)}")
         return found

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import bisect
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from tests.chaos.evidence import Evidence, Injected
+from tests.chaos.evidence import Evidence, Injected, Logged
 
+Line = dict[str, Any]  # of a journal
 HARMLESS = {"thaw", "note"}
+BACK = 0.9
+BACK_WITHIN_S = 30.0
+"""So much of the rate before a fault is to be there again, so soon."""
+
 _WINDOW_S = 2.0
 _BASELINE_S = 5.0
 # What a killed processor had sent may be appended this much later.
@@ -18,8 +27,9 @@ def recoveries_s(evidence: Evidence) -> list[tuple[Injected, float]]:
 
     Worker: a record of a newer incarnation in the trajectories. Processor: a batch that
     is no repetition in every partition that has load. Learner: an optimizer step of
-    another process, or of the same one where it was not ended. Broker: an acknowledged
-    record. One that nothing came after is left out.
+    another process, or of the same one where it was not ended; where no process of its
+    own was harmed, a new batch of every partition. Broker: an acknowledged new record
+    of every partition. One that nothing came after is left out.
     """
     measure = {
         "worker": _worker, "processor": _processor, "learner": _learner,
@@ -58,6 +68,10 @@ def _processor(evidence: Evidence, fault: Injected) -> float | None:
 
 
 def _learner(evidence: Evidence, fault: Injected) -> float | None:
+    if not fault.pid:
+        return _last_to_come(
+            evidence.replay, list(evidence.of("learner", "insert")), fault
+        )
     ended = any(end.pid == fault.pid for end in evidence.ended)
     for life in evidence.lives:
         if not life.role.startswith("learner") or (ended and life.pid == fault.pid):
@@ -69,37 +83,60 @@ def _learner(evidence: Evidence, fault: Injected) -> float | None:
 
 
 def _broker(evidence: Evidence, fault: Injected) -> float | None:
-    acks = (line["at_s"] for line in evidence.acks if line["at_s"] > fault.at_s)
-    return min(acks, default=None)
+    return _last_to_come(evidence.trajectories, evidence.acks, fault)
 
 
-def rate_back_s(evidence: Evidence) -> float | None:
-    """Return when steps come at 90 % of the rate again, after the last fault.
+def _last_to_come(
+    log: list[Logged], lines: list[Line], fault: Injected
+) -> float | None:
+    """Of each partition the first line of a record appended after the fault."""
+    appended_s = {each.address: each.at_s for each in log}
+    first: dict[int, float] = {}
+    for line in lines:
+        p = line["partition"]
+        if appended_s.get((p, line["offset"]), 0.0) > fault.at_s:
+            first[p] = min(first.get(p, math.inf), line["at_s"])
+    return max(first.values(), default=None)
 
-    The rate is that before the first one. By steps appended to the trajectories, in
-    windows of 2 s; None: they never did.
+
+class Rate:
+    """Steps acknowledged in a span of time.
+
+    Args:
+        acks: lines of the workers' journals.
+        noted: what happened, harmless or not, oldest first.
+
+    Attributes:
+        before: steps/s before anything happened; 0.0: nothing did, or no steps came.
     """
-    faults = [f.at_s for f in evidence.injected if f.what not in HARMLESS]
-    steps = sorted(
-        (logged.at_s, unroll.num_steps * unroll.num_envs)
-        for logged, unroll in evidence.unrolls
-    )
-    if not faults or not steps:
+
+    def __init__(self, acks: Iterable[Line], noted: Sequence[Injected]) -> None:
+        steps = sorted((a["at_s"], a["num_steps"] * a["num_envs"]) for a in acks)
+        self._times = [at_s for at_s, _ in steps]
+        self._sums = [0, *itertools.accumulate(count for _, count in steps)]
+        self._faults = [f.at_s for f in noted if f.what not in HARMLESS]
+        self.before = 0.0
+        if self._faults and steps:
+            end_s = noted[0].at_s
+            begin_s = max(self._times[0], end_s - _BASELINE_S)
+            if begin_s < end_s:
+                self.before = self._between(begin_s, end_s) / (end_s - begin_s)
+
+    def back_s(self) -> float | None:
+        """Return when 90 % of it came again, in seconds after the last fault.
+
+        In windows of 2 s. None: it was not known before, or it has not come again.
+        """
+        if not self.before:
+            return None
+        at_s = self._faults[-1]
+        while at_s + _WINDOW_S <= self._times[-1]:
+            wanted = BACK * self.before * _WINDOW_S
+            if self._between(at_s, at_s + _WINDOW_S) >= wanted:
+                return round(at_s - self._faults[-1], 1)
+            at_s += 0.1
         return None
-    times = [at_s for at_s, _ in steps]
-    sums = [0]
-    for _, count in steps:
-        sums.append(sums[-1] + count)
 
-    def between(begin_s: float, end_s: float) -> int:
-        left, right = (bisect.bisect(times, at_s) for at_s in (begin_s, end_s))
-        return sums[right] - sums[left]
-
-    began_s = max(times[0], faults[0] - _BASELINE_S)
-    wanted = 0.9 * between(began_s, faults[0]) / max(faults[0] - began_s, 1e-9)
-    at_s = faults[-1]
-    while at_s + _WINDOW_S <= times[-1]:
-        if between(at_s, at_s + _WINDOW_S) >= wanted * _WINDOW_S:
-            return round(at_s - faults[-1], 1)
-        at_s += 0.1
-    return None
+    def _between(self, begin_s: float, end_s: float) -> int:
+        left, right = (bisect.bisect(self._times, at_s) for at_s in (begin_s, end_s))
+        return self._sums[right] - self._sums[left]

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from tests.chaos.checks import check_all
 from tests.chaos.evidence import Evidence, follow_training
-from tests.chaos.recovery import rate_back_s, recoveries_s
+from tests.chaos.recovery import HARMLESS, Rate, recoveries_s
 
 VARIABLE = "ROLLSTREAM_CHAOS_REPORT"
 """The directory that chaos.json goes to; without it nothing is written."""
@@ -31,7 +31,7 @@ class FaultReport:
         duplicated: steps that came again, and were cut off.
         recovery_s: the longest time from a fault to new useful output of what it hit.
         recovery_median_s: of all of them.
-        rate_back_s: until 90 % of the rate before the first fault.
+        rate_back_s: from the last fault until 90 % of the rate before the first one.
         findings: of the checker; 0 when all is well.
     """
 
@@ -61,20 +61,22 @@ def report_of(
     """Return a row; what is not given is worked out of the evidence."""
     if findings is None:
         findings = len(check_all(evidence))
+    noted = evidence.injected
+    harm = [each for each in noted if each.what not in HARMLESS] or noted
     recoveries = recoveries_s(evidence)
     note = note or ", ".join(f"{f.what} {f.role}: {s:.1f} s" for f, s in recoveries)
     found = [s for _, s in recoveries] if recovery_s is None else [recovery_s]
     acknowledged = evidence.steps_acknowledged
     return FaultReport(
         fault,
-        what or ", ".join(sorted({f"{i.what} {i.role}" for i in evidence.injected})),
-        len(evidence.injected) if injected is None else injected,
+        what or ", ".join(sorted({f"{i.what} {i.role}" for i in harm})),
+        len(harm) if injected is None else injected,
         acknowledged,
         max(0, acknowledged - follow_training(evidence.lives).steps),
         evidence.steps_repeated,
         round(max(found), 2) if found else None,
         round(statistics.median(found), 2) if found else None,
-        rate_back_s(evidence),
+        Rate(evidence.acks, evidence.injected).back_s(),
         findings,
         note,
     )

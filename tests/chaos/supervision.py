@@ -104,6 +104,7 @@ class HarmedSupervisor(Supervisor):
                     os.kill(pid, signal.SIGKILL)
             for child in self._children.values():
                 child.process.wait()
+            self._own_spawner.close()
 
     def _note_exit(self, assignment: Assignment, child: _Child, now_s: float) -> Exit:
         seen = super()._note_exit(assignment, child, now_s)

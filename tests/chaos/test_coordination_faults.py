@@ -24,6 +24,7 @@ from tests.chaos.evidence import Evidence
 from tests.chaos.watching import ends_of
 from tests.integration.processor_rig import wait_until
 from tests.integration.test_end_to_end import Command
+from tests.role_processes import role_of, words_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.chaos, pytest.mark.heavy]
 
@@ -193,8 +194,11 @@ def test_a_frozen_run_that_comes_back_changes_nothing_once_another_has_its_claim
 
 def processor(command: Command) -> int:
     """Its processor is not fenced: all of a group may work."""
-    found = [p for p in children(command) if "stream_processors.app" in command_line(p)]
-    return found[0]
+    return next(p for p in children(command) if role_of_pid(p) == "processor/0")
+
+
+def role_of_pid(pid: int) -> str | None:
+    return role_of(words_of(command_line(pid)))
 
 
 def live(pids: set[int]) -> set[int]:
@@ -214,4 +218,6 @@ def pids_of_members(settings: Settings, name: str) -> set[int]:
 
 
 def children(command: Command) -> set[int]:
-    return {each.pid for each in psutil.Process(command.process.pid).children()}
+    """The role processes under a run: its children, and its fork server's."""
+    everything = psutil.Process(command.process.pid).children(recursive=True)
+    return {each.pid for each in everything if role_of_pid(each.pid)}

@@ -102,6 +102,7 @@ def test_a_full_disk_ends_the_broker_and_loses_nothing(
         with Harness(settings, tmp_path) as harness:
             harness.start()
             memory = Memory(harness)
+            harness.injected("note", "broker")
             free = fill(cluster)
             began_s = time.monotonic()
             harness.wait_until(

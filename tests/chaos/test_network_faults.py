@@ -93,6 +93,7 @@ def deafen_workers(proxied: Proxied, harness: Harness) -> Evidence:
     """Their requests arrive, and the answers do not."""
     put_behind(harness, proxied, "worker")
     harness.start()
+    harness.injected("note", "broker")
     proxied.proxy.set_mode(Mode.DROP_RESPONSES)
     time.sleep(DEAF_S)  # the fault itself
     proxied.proxy.heal()

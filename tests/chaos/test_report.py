@@ -10,7 +10,7 @@ import pytest
 from tests.chaos.evidence import Injected
 from tests.chaos.memory import growth_of
 from tests.chaos.planted import clean_run
-from tests.chaos.recovery import recoveries_s
+from tests.chaos.recovery import Rate, recoveries_s
 from tests.chaos.report import report_of, write
 
 
@@ -39,6 +39,40 @@ def test_a_learner_that_died_recovers_with_its_successor_s_first_update() -> Non
     evidence.lives[2].take({"kind": "update", "at_s": 107.5, "updates": 3})
     evidence.injected = [Injected(104.4, "kill", "learner", 0, 2)]
     assert recoveries_s(evidence)[0][1] == pytest.approx(3.1)
+
+
+def test_brokers_are_back_when_records_of_every_partition_are() -> None:
+    """Offsets 3 and 4 of partition 1, of 100.3 and 100.4, are acknowledged late."""
+    evidence = clean_run()
+    for line in evidence.lives[0].lines:
+        if (line["partition"], line["offset"]) in {(1, 3), (1, 4)}:
+            line["at_s"] += 0.6
+        elif line["partition"] == 1:
+            line["at_s"] = 100.3  # of a record that was there before the fault
+    evidence.injected = [
+        Injected(100.1, "note", "broker"),
+        Injected(100.25, "kill", "broker"),
+        # Nobody harmed the learner itself; it takes everything in at 104.0.
+        Injected(101.25, "kill", "learner"),
+    ]
+    found = {fault.role: seconds for fault, seconds in recoveries_s(evidence)}
+    assert found == {"broker": pytest.approx(0.65), "learner": pytest.approx(2.75)}
+
+
+def test_the_rate_is_back_when_two_seconds_bring_nine_tenths_of_it() -> None:
+    """100 steps/s; none from 105 to 107, half of it to 109, then all of it.
+
+    A window that begins at 108.6 has 0.4 s of 50/s and 1.6 s of 100/s: 180.
+    """
+    tenths = [*range(1000, 1051), *range(1070, 1090, 2), *range(1090, 1121)]
+    acks = [{"at_s": at / 10, "num_steps": 5, "num_envs": 2} for at in tenths]
+    faults = [Injected(105.05, "note", "broker"), Injected(106.0, "kill", "broker")]
+    rate = Rate(acks, faults)
+    assert rate.before == pytest.approx(100.0, rel=0.02)
+    assert rate.back_s() == pytest.approx(2.6, abs=0.15)
+    assert Rate(acks[:-25], faults).back_s() is None
+    assert Rate(acks, faults[:1]).before == 0.0, "nothing harmful happened"
+    assert Rate(acks, [Injected(99.0, "kill", "worker")]).back_s() is None
 
 
 def test_a_fault_s_new_row_replaces_its_old_one(tmp_path: Path) -> None:

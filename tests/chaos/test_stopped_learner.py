@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections import deque
 from contextlib import closing
 from pathlib import Path
 
@@ -15,13 +17,19 @@ from infra.monitoring.status import read_status
 from infra.settings import Settings
 from schemas.topics import REPLAY, topic_name
 from tests.chaos.harness import Harness
+from tests.chaos.recovery import BACK_WITHIN_S
 
 pytestmark = [pytest.mark.kafka, pytest.mark.chaos, pytest.mark.heavy]
 
-STOPPED_S = 45.0
+# Now: tests run without the variables that a developer has set.
+STOPPED_S = float(os.environ.get("ROLLSTREAM_CHAOS_STOPPED_S", "45"))
+"""ROLLSTREAM_CHAOS_STOPPED_S=300 for the five minutes of the long variant."""
 GROWTH_BYTES = 200 << 20
-PATIENCE = 4.0
-"""Within 5 s on a machine of one's own; tests share theirs."""
+TOLD_WITHIN_S = 5.0
+PATIENCE = 2.0
+"""For a machine that is shared."""
+STALE_S = 3.0
+"""What is told may be so old: a report each second, and ends asked for each second."""
 
 SPEC = {
     "workers": {
@@ -34,30 +42,33 @@ SPEC = {
 }
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(900 + STOPPED_S)
 def test_memory_stays_bounded_and_the_lag_is_right(
     settings: Settings, tmp_path: Path
 ) -> None:
     # Millions of steps: too many for the checker's slow oracle, so none is asked.
     with Harness(settings, tmp_path, spec=SPEC, seed=29) as harness:
         harness.start()
-        harness.freeze("learner")
-        frozen_s = time.monotonic()
-        handled = trained_records(harness)
-        rss: dict[str, list[int]] = {}
-        acked_before = harness.acked
-        told_after_s = 0.0
-        while time.monotonic() - frozen_s < STOPPED_S:
-            for who, pid in harness.supervisor.pids().items():
-                if who.role in ("worker", "processor"):
-                    size = psutil.Process(pid).memory_info().rss
-                    rss.setdefault(who.key, []).append(size)
-            if not told_after_s:
-                check_lag(harness, handled)
-                told_after_s = time.monotonic() - frozen_s
-            time.sleep(1.0)
-        check_lag(harness, handled)
-        rate = (harness.acked - acked_before) / STOPPED_S
+        with closing(Truth(harness)) as truth:
+            harness.freeze("learner")
+            frozen_s = time.monotonic()
+            truth.learner_is_frozen()
+            harness.wait_until(
+                lambda: not truth.differs(harness.lag()["learner"]),
+                60.0,
+                "the lag is right",
+            )
+            told_after_s = time.monotonic() - frozen_s
+            rss: dict[str, list[int]] = {}
+            acked_before, from_s = harness.acked, time.monotonic()
+            while time.monotonic() - frozen_s < STOPPED_S:
+                look_at_memory(harness, rss)
+                time.sleep(1.0)
+            rate = (harness.acked - acked_before) / (time.monotonic() - from_s)
+            asked_s = time.monotonic()
+            assert not truth.differs(status_lag(harness))
+            status_s = time.monotonic() - asked_s
+        back_s = harness.rate.back_s()
         harness.thaw("learner")
         harness.wait_for_progress(trained=5_000, updates=10)
         assert harness.supervisor.ended == []
@@ -68,42 +79,64 @@ def test_memory_stays_bounded_and_the_lag_is_right(
     growth = {who: max(sizes) - sizes[0] for who, sizes in rss.items()}
     most = max(growth.values()) / 2**20
     print(
-        f"{rate:,.0f} steps/s while the learner stood still; RSS grew by {most:.0f} "
-        f"MiB at most; the lag was right {told_after_s:.1f} s after the stop"
+        f"{rate:,.0f} steps/s for {STOPPED_S:.0f} s while the learner stood still, "
+        f"90 % of the rate before after {back_s} s; RSS grew by {most:.0f} MiB at "
+        f"most; the lag was right {told_after_s:.1f} s after the stop, status took "
+        f"{status_s:.1f} s; load {os.getloadavg()[0]:.0f}"
     )
     assert rate > 1_000
+    assert back_s is not None and back_s <= BACK_WITHIN_S, "nobody waits for a learner"
     assert max(growth.values()) < GROWTH_BYTES
-    assert told_after_s < 5.0 * PATIENCE
+    assert told_after_s < TOLD_WITHIN_S * PATIENCE
     assert not [who for who, text in logs.items() if "BufferError" in text]
 
 
-def trained_records(harness: Harness) -> dict[int, int]:
-    """By partition: the next offset after the last batch that the learner inserted."""
-    found: dict[int, int] = {}
-    for life in harness.journals.lives("learner"):
-        for line in life.of("insert"):
-            found[line["partition"]] = line["offset"] + 1
-    return found
+def look_at_memory(harness: Harness, rss: dict[str, list[int]]) -> None:
+    for who, pid in harness.supervisor.pids().items():
+        if who.role in ("worker", "processor"):
+            rss.setdefault(who.key, []).append(psutil.Process(pid).memory_info().rss)
 
 
-def check_lag(harness: Harness, handled: dict[int, int]) -> None:
-    """Compare the lag that is told with the log's ends and the learner's journal."""
-    topic = topic_name(REPLAY, harness.name)
-    consumer = make_consumer(harness.settings, group=None, client_id="lag")
-    with closing(consumer):
-        before = sum(end_offsets(consumer, topic).values())
-        (told,) = [
-            group.lag
-            for group in read_status(harness.settings, harness.name).groups
-            if group.role == "learner"
-        ]
-        after = sum(end_offsets(consumer, topic).values())
-    assert told is not None
-    # Its last report may be a second old, and it is not journalled what it left out.
-    second = 0.1 * after + 10
-    done = sum(handled.values())
-    assert before - done - second <= told <= after - done + second, (
-        before,
-        told,
-        after,
-    )
+def status_lag(harness: Harness) -> int | None:
+    """The learner's lag as `rollstream status` tells it."""
+    groups = read_status(harness.settings, harness.name).groups
+    (told,) = [group.lag for group in groups if group.role == "learner"]
+    return told
+
+
+class Truth:
+    """The learner's lag by the log's ends and the learner's own journal."""
+
+    def __init__(self, harness: Harness) -> None:
+        self._harness = harness
+        self._topic = topic_name(REPLAY, harness.name)
+        self._consumer = make_consumer(harness.settings, group=None, client_id="truth")
+        self._ends: deque[tuple[float, int]] = deque()
+        self._done = 0
+
+    def learner_is_frozen(self) -> None:
+        """Take in what it has inserted: by partition, up to its last batch."""
+        lives = self._harness.journals.lives("learner")
+        lines = [line for life in lives for line in life.of("insert")]
+        done = {line["partition"]: line["offset"] + 1 for line in lines}
+        self._done = sum(done.values())
+        # What it had inserted since its last report.
+        since_s = lines[-1]["at_s"] - STALE_S
+        self._unreported = sum(line["at_s"] > since_s for line in lines)
+
+    def differs(self, told: int | None) -> str:
+        """Return how a lag is wrong that was told now, "" where it is right."""
+        now_s = time.monotonic()
+        self._ends.append((now_s, self._end()))
+        while len(self._ends) > 1 and self._ends[1][0] < now_s - STALE_S:
+            self._ends.popleft()
+        least = self._ends[0][1] - self._done
+        most = self._end() - self._done + self._unreported
+        is_right = told is not None and least <= told <= most
+        return "" if is_right else f"told {told}, expected {least} to {most}"
+
+    def _end(self) -> int:
+        return sum(end_offsets(self._consumer, self._topic).values())
+
+    def close(self) -> None:
+        self._consumer.close()

@@ -13,7 +13,14 @@ from confluent_kafka import KafkaException
 from infra.cluster import broker, process
 from infra.cluster.jars import ensure_jars
 from infra.cluster.local import LocalCluster
-from infra.cluster.service import LOOPBACK, Service, choose_port, launch, wait_until
+from infra.cluster.service import (
+    LOOPBACK,
+    Service,
+    choose_port,
+    is_listening,
+    launch,
+    wait_until,
+)
 from infra.kafka.clients import make_admin
 from infra.settings import Settings
 
@@ -64,7 +71,8 @@ class ThreeBrokers:
             broker.format_storage(node.service, self._class_path, self.cluster_id)
         for index in range(3):
             self.launch(index)
-        self.wait_until_whole()
+        for index in range(3):
+            self.wait_until_whole(index)
 
     def launch(self, index: int) -> None:
         """Starts a node that is down; returns at once."""
@@ -82,11 +90,16 @@ class ThreeBrokers:
         node = self.nodes[index]
         return process.stop(node.pid, node.service.tail, _STOP_S)
 
-    def wait_until_whole(self) -> None:
-        """Waits until every replica of every partition is in sync."""
-        node = next(node for node in self.nodes if node.pid is not None)
+    def wait_until_whole(self, index: int) -> None:
+        """Waits until every replica of every partition is in sync.
+
+        Args:
+            index: which node is asked. One that was down has to be the one: for some
+                seconds after a kill, the others do not know yet that anybody is gone.
+        """
+        node = self.nodes[index]
         assert node.pid is not None
-        wait_until(node.service, node.pid, self._is_whole, _START_S)
+        wait_until(node.service, node.pid, lambda: self._is_whole(node), _START_S)
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
         """Returns the index of the node that leads a partition."""
@@ -100,9 +113,13 @@ class ThreeBrokers:
                 os.kill(node.pid, signal.SIGCONT)
                 process.kill(node.pid, node.service.tail)
 
-    def _is_whole(self) -> bool:
+    def _is_whole(self, node: Node) -> bool:
+        if not is_listening(node.port):
+            return False
+        host = {"bootstrap_servers": f"{LOOPBACK}:{node.port}"}
+        admin = make_admin(self.settings.model_copy(update=host))
         try:
-            found = make_admin(self.settings).list_topics(timeout=5.0)
+            found = admin.list_topics(timeout=5.0)
         except KafkaException:
             return False
         partitions = [p for t in found.topics.values() for p in t.partitions.values()]
@@ -121,12 +138,13 @@ class ThreeBrokers:
             "offsets.topic.replication.factor": "3",
             "transaction.state.log.replication.factor": "3",
             "transaction.state.log.min.isr": "2",
-            # A killed leader is replaced after this; three JVMs share two cores, so
-            # a short one would fence those that are merely slow.
-            "broker.session.timeout.ms": "6000",
-            # 30 s by default: for so long a dead follower holds acks=all up.
+            # A killed leader is replaced after this; where it was the controller, after
+            # an election (2 s and a vote) and this. With 3 s, three JVMs that share two
+            # busy cores had live nodes fenced.
+            "broker.session.timeout.ms": "4000",
+            "broker.heartbeat.interval.ms": "500",
+            # 30 s by default: for so long a slow follower holds acks=all up.
             "replica.lag.time.max.ms": "6000",
-            "broker.heartbeat.interval.ms": "1000",
         }
 
 

@@ -26,6 +26,19 @@ def test_an_error_that_passes_is_waited_out():
     assert broker.asked == 3
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    ],
+)
+def test_a_new_leader_is_waited_for(code):
+    assert patiently(Broker(code), 5.0) == "answer"
+
+
 def test_an_error_that_stays_is_raised_at_once():
     broker = Broker(KafkaError.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(KafkaException):
