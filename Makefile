@@ -36,6 +36,7 @@ demo: setup ## an agent learns CartPole through Kafka; Ctrl-C stops, again resum
 bench: setup ## measure the pipeline: steps/s, latency, bytes, CPU
 	$(BIN)/rollstream bench pipeline
 	$(BIN)/rollstream bench replay-buffer
+	$(BIN)/rollstream bench startup
 
 chaos: setup ## kill and freeze roles and brokers while work goes on
 	ROLLSTREAM_CHAOS_REPORT=. $(BIN)/pytest -n 0 -m "chaos or heavy"

@@ -81,7 +81,7 @@ def measure(
     experiment = bench_experiment(load, flow)
     with ExitStack() as closing:
         ensure_experiment_topics(settings, experiment)
-        closing.callback(_delete_topics, settings, experiment.name)
+        closing.callback(delete_experiment_topics, settings, experiment.name)
         sender = Sender(make_producer(settings, client_id="bench"))
         run_id = new_run_id()
         publish_experiment(sender, experiment, run_id, -1)
@@ -210,7 +210,8 @@ def _figures(
     }
 
 
-def _delete_topics(settings: Settings, name: str) -> None:
+def delete_experiment_topics(settings: Settings, name: str) -> None:
+    """Delete what was measured with."""
     delete_topics(settings, [topic_name(t, name) for t in TOPICS if t.per_experiment])
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 
-from infra.monitoring.reporter import Reporter, Severity
+from infra.monitoring.event_kinds import EventKind, Severity
+from infra.monitoring.reporter import Reporter
 
 EVENT_INTERVAL_S = 1.0
 
@@ -48,7 +49,7 @@ class Gauges:
     def note(
         self,
         reporter: Reporter,
-        kind: str,
+        kind: EventKind,
         severity: Severity,
         reason: str,
     ) -> None:

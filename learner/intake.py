@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 
 from infra.clock import now_ms
+from infra.monitoring.event_kinds import Severity
 from infra.monitoring.reporter import Reporter
 from learner.counters import Counters
 from learner.credits import CreditWindows
@@ -136,15 +137,13 @@ class Intake:
                 "cannot be learnt from: an observation or return that is not finite, "
                 "no bootstrap step, or frames that are missing"
             )
-            severity = "alert" if refused == rows else "warning"
-            kind = "rows-refused"
-            self.gauges.note(self.reporter, kind, severity, reason)  # type: ignore[arg-type]
+            severity: Severity = "alert" if refused == rows else "warning"
+            self.gauges.note(self.reporter, "rows-refused", severity, reason)
 
     def _tell(self, judgement: Judgement) -> None:
         if not judgement.note:
             return
         if judgement.lost_steps:
-            kind, severity = "lost-steps", "alert"
+            self.gauges.note(self.reporter, "lost-steps", "alert", judgement.note)
         else:
-            kind, severity = "odd-batch", "warning"
-        self.gauges.note(self.reporter, kind, severity, judgement.note)  # type: ignore[arg-type]
+            self.gauges.note(self.reporter, "odd-batch", "warning", judgement.note)

@@ -1,1 +1,6 @@
 """Env workers and the evaluator: environments -> trajectories."""
+
+import os
+
+# Importing onnxruntime would start a thread that reports to its makers.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

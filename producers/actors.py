@@ -63,9 +63,9 @@ class Actors:
         if self._greedy or graph.exploration == "none":
             epsilon = 0.0
         first = self._context.index * self._num_envs
-        # A worker beyond the spec's replicas is one that is about to be removed.
+        # A worker beyond those that there may be is one that is about to be removed.
         total = max(
-            self._spec.workers.replicas * self._num_envs, first + self._num_envs
+            self._spec.workers.most_replicas * self._num_envs, first + self._num_envs
         )
         return epsilon_ladder(epsilon, alpha, total, first, self._num_envs)
 

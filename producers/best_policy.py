@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from infra.control.role import RoleContext
 from infra.kafka.delivery import Sender
 from infra.kafka.reading import latest_by_key, read_to_end
+from infra.monitoring.event_kinds import EventKind
 from producers.policy import Policy
 from producers.policy_feed import BEST_KEY, CHUNK_KEY
 from schemas.codec import decode, encode, writer_schema
@@ -43,7 +44,10 @@ class BestPolicy:
     """
 
     def __init__(
-        self, context: RoleContext, sender: Sender, report: Callable[[str, str], None]
+        self,
+        context: RoleContext,
+        sender: Sender,
+        report: Callable[[EventKind, str], None],
     ) -> None:
         self.score: Score | None = None
         self.ref = NO_POLICY

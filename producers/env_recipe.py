@@ -85,14 +85,15 @@ class EnvRecipe:
         if ":" in env_id or found is None:
             near = difflib.get_close_matches(env_id, gymnasium.registry, 3)
             raise EnvRefused(
-                f"env.id: expected a registered environment, found {env_id!r}"
+                f"spec.env.id: expected a registered environment, found {env_id!r}"
                 + (f" (did you mean {', '.join(near)}?)" if near else ""),
                 "name the module that registers it in ROLLSTREAM_ENV_MODULES",
             )
         reserved = sorted(_RESERVED & self.spec.kwargs.keys())
         if reserved:
             raise EnvRefused(
-                f"env.kwargs: expected arguments of the environment, found {reserved}",
+                "spec.env.kwargs: expected arguments of the environment, found "
+                f"{reserved}",
                 "say envsPerWorker, vectorization or wrappers instead",
             )
         return found
@@ -121,7 +122,8 @@ class EnvRecipe:
         if wrapper.name not in known:
             near = difflib.get_close_matches(wrapper.name, known, 3, 0.4)
             raise EnvRefused(
-                f"env.wrappers: expected an allowed wrapper, found {wrapper.name!r}"
+                "spec.env.wrappers: expected an allowed wrapper, found "
+                f"{wrapper.name!r}"
                 + (f" (did you mean {', '.join(near)}?)" if near else ""),
                 "add it to WRAPPERS of a module in ROLLSTREAM_ENV_MODULES",
             )

@@ -37,8 +37,8 @@ def make_environments(
         return VectorEntryEnvironments(lambda: _make_vec(spec, num_envs), watchdog)
     if registered.entry_point is None:
         raise EnvRefused(
-            f"env.vectorization: expected vector_entry_point for {spec.id}, which has "
-            f"no other, found {mode}"
+            f"spec.env.vectorization: expected vector_entry_point for {spec.id}, which "
+            f"has no other, found {mode}"
         )
     slots: list[Slot]
     if mode == "sync":
@@ -54,7 +54,7 @@ def _resolve(spec: EnvSpec, registered: Any) -> str:
     wrapped = bool(spec.wrappers or registered.additional_wrappers)
     if spec.vectorization == "vector_entry_point" and (wrapped or not has_own):
         raise EnvRefused(
-            f"env.vectorization: expected sync or async for {spec.id}, which has "
+            f"spec.env.vectorization: expected sync or async for {spec.id}, which has "
             f"{'wrappers' if wrapped else 'no vector entry point'}, found "
             "vector_entry_point"
         )

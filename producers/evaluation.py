@@ -42,6 +42,7 @@ def evaluate(
 
     A quota for each, for the first that happen to finish anywhere are the short ones.
     An episode cut by a crash does not count; the environment's next one does.
+    ``must_stop`` is asked after each step.
 
     Returns:
         all B·⌈episodes / B⌉ of them, or None when told to stop.
@@ -54,7 +55,7 @@ def evaluate(
     while missing:
         if must_stop():
             return None
-        finished = rollout.collect(actor, _CHUNK_STEPS).finished
+        finished = rollout.collect(actor, _CHUNK_STEPS, must_stop).finished
         columns = (finished[name] for name in ("envs", "returns", "lengths", "endings"))
         for env, return_, length, ending in zip(*columns, strict=True):
             if ending != ABORTED and len(done[env]) < quota:

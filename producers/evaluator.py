@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import NoReturn
 
 from infra.clock import now_ms
 from infra.control.members import register
@@ -10,6 +11,8 @@ from infra.control.role import EXIT_OK, RoleContext, StopRequest, role_main
 from infra.errors import RollstreamError
 from infra.kafka.clients import Traffic, make_producer
 from infra.kafka.delivery import Sender
+from infra.monitoring.event_kinds import EventKind
+from infra.monitoring.heartbeat import Heartbeat
 from infra.monitoring.reporter import Reporter
 from producers.actors import Actors
 from producers.best_policy import BestPolicy, Score
@@ -25,6 +28,7 @@ from schemas.records import NO_POLICY, Evaluation
 from schemas.tensors import pack
 
 _POLL_S = 0.05
+_REPORT_S = 1.0
 FLUSH_S = 5.0
 
 
@@ -49,7 +53,8 @@ class Evaluator:
         )
         self._best = BestPolicy(context, self._sender, self._on_problem)
         self._evaluated = NO_POLICY
-        self._episodes = 0
+        self._values = {"episodes": 0.0, "vector_steps": 0.0, "evaluating": 0.0}
+        self._reported_at_s = 0.0
 
     def run(self) -> int:
         """Work until told to stop; return the exit code.
@@ -59,17 +64,20 @@ class Evaluator:
         """
         incarnation = register(self._sender, self._context, self._stop)
         self._reporter = Reporter(self._sender, self._context, incarnation)
+        Heartbeat().begin(self._reporter)
         self._best.recall()
         self._followed.start(incarnation)
         try:
             while not self._stop.is_set():
                 self._followed.poll(_POLL_S)
+                self._report_when_due()
                 if self._followed.newest_member > incarnation:
                     newest = self._followed.newest_member
                     raise Superseded("evaluator", incarnation, newest)
                 policy = self._actors.feed.current
                 if policy is not None and policy.ref > self._evaluated:
                     self._evaluate(policy)
+            self._report()
         except RollstreamError as exc:
             self._reporter.event("evaluator-failed", "alert", str(exc))
             raise
@@ -92,7 +100,11 @@ class Evaluator:
         if goal is not None and mean >= goal:
             self._confirm(policy, goal)
         # Leave half of the time to the processes whose work this is about.
-        self._stop.wait(time.monotonic() - started_s)
+        rest_until_s = 2 * time.monotonic() - started_s
+        while (left_s := rest_until_s - time.monotonic()) > 0:
+            if self._stop.wait(min(left_s, _REPORT_S)):
+                return
+            self._report_when_due()
 
     def _confirm(self, policy: Policy, goal: float) -> None:
         second = self._run_episodes(policy, round_=1)
@@ -105,18 +117,38 @@ class Evaluator:
 
     def _run_episodes(self, policy: Policy, round_: int) -> EvaluationResult | None:
         ref = policy.ref
-        return evaluate(
-            self._environments,
-            self._actors.make(policy),
-            evaluation_seeds(self._spec.seed, ref.epoch, ref.version, round_),
-            self._spec.evaluator.episodes,
-            self._stop.is_set,
-        )
+        self._values["evaluating"] = 1.0
+        try:
+            return evaluate(
+                self._environments,
+                self._actors.make(policy),
+                evaluation_seeds(self._spec.seed, ref.epoch, ref.version, round_),
+                self._spec.evaluator.episodes,
+                self._must_stop,
+            )
+        finally:
+            self._values["evaluating"] = 0.0
+
+    def _must_stop(self) -> bool:
+        self._values["vector_steps"] += 1
+        self._report_when_due()
+        return self._stop.is_set()
+
+    def _report_when_due(self) -> None:
+        """Say how far we are: an evaluation takes long, and so may the next policy."""
+        if time.monotonic() - self._reported_at_s >= _REPORT_S:
+            self._report()
+
+    def _report(self) -> None:
+        self._reported_at_s = time.monotonic()
+        self._reporter.metrics(self._values)
 
     def _publish(
         self, policy: Policy, result: EvaluationResult, *, confirmation: bool
     ) -> None:
-        self._episodes += len(result.returns)
+        self._values["episodes"] += len(result.returns)
+        self._values["policy_version"] = policy.ref.version
+        self._values["return_mean"] = float(result.returns.mean())
         self._reporter.send(
             Evaluation(
                 experiment=self._context.experiment.name,
@@ -129,15 +161,9 @@ class Evaluator:
                 produced_at_ms=now_ms(),
             )
         )
-        self._reporter.metrics(
-            {
-                "episodes": self._episodes,
-                "policy_version": policy.ref.version,
-                "return_mean": float(result.returns.mean()),
-            }
-        )
+        self._report()
 
-    def _on_problem(self, kind: str, reason: str) -> None:
+    def _on_problem(self, kind: EventKind, reason: str) -> None:
         self._reporter.event(kind, "warning", reason)
 
 
@@ -149,5 +175,10 @@ def run(context: RoleContext, stop: StopRequest) -> int:
         return Evaluator(context, stop, environments).run()
 
 
+def main(argv: list[str] | None = None) -> NoReturn:
+    """Run the process; ``argv``: its arguments, those of the command line when None."""
+    role_main("evaluator", run, argv)
+
+
 if __name__ == "__main__":
-    role_main("evaluator", run)
+    main()

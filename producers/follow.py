@@ -12,17 +12,17 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, TopicPartition
 
+from infra.control.desired import Desired, Entry, PublishedExperiment
 from infra.control.role import RoleContext
 from infra.errors import TopicError
 from infra.kafka.clients import Traffic, make_consumer
 from infra.kafka.reading import Message, to_message
+from infra.monitoring.event_kinds import EventKind
 from producers.policy_feed import BEST_KEY, PolicyFeed
 from schemas.codec import decode
 from schemas.errors import SchemaError
-from schemas.experiment import SpecError, parse_json
 from schemas.records import (
     Credit,
-    ExperimentSpec,
     Member,
     PolicyChunk,
     PolicyGraph,
@@ -47,10 +47,11 @@ class Followed:
         context: RoleContext,
         policies: PolicyFeed,
         on_credit: Callable[[Credit], None],
-        report: Callable[[str, str], None],
+        report: Callable[[EventKind, str], None],
     ) -> None:
         self.state: str = context.spec.state
         self.newest_member = -1
+        self._desired = _as_started(context)
         self._context = context
         self._policies = policies
         self._on_credit = on_credit
@@ -112,10 +113,13 @@ class Followed:
     def _take(self, message: Message) -> None:
         try:
             self._handlers[message.topic](message)
-        except (SchemaError, SpecError) as exc:
+        except SchemaError as exc:
             # One bad control record must not stop the environments.
-            where = f"{message.topic}[0] offset {message.offset}"
-            self._report("control-record-refused", f"{where}: {exc}")
+            self._refuse(message, str(exc))
+
+    def _refuse(self, message: Message, reason: str) -> None:
+        where = f"{message.topic}[0] offset {message.offset}"
+        self._report("control-record-refused", f"{where}: {reason}")
 
     def _take_policy(self, message: Message) -> None:
         # The best is an older version, kept for people.
@@ -144,12 +148,23 @@ class Followed:
     def _take_experiment(self, message: Message) -> None:
         if message.key != self._context.experiment.name:
             return
-        if message.tombstone:
+        self._desired.apply(message)
+        entry = self._desired.of(message.key)
+        if entry.refused is not None:
+            self._refuse(message, entry.refused.reason)
+        elif entry.accepted is None:
             self.state = "deleted"
-            return
-        record = decode(message.value, ExperimentSpec)
-        if record.run_id == self._context.run_id:
-            self.state = parse_json(record.spec).spec.state
+        elif entry.accepted.run_id == self._context.run_id:
+            self.state = entry.accepted.experiment.spec.state
+
+
+def _as_started(context: RoleContext) -> Desired:
+    """Return what is in force when a process starts: the spec that it was given."""
+    if context.spec_offset < 0:
+        return Desired()
+    offset = context.spec_offset
+    given = PublishedExperiment(context.experiment, context.run_id, offset)
+    return Desired({context.experiment.name: Entry(given, offset)})
 
 
 _PASSING = {

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from infra.settings import Settings
+from producers.env_recipe import EnvRecipe
 from producers.environments import describe_environments, make_environments
 from producers.watchdog import Watchdog
 from schemas.experiment import EnvSpec
 from schemas.records import EnvDescription
+
+
+def goal_of(spec: EnvSpec, settings: Settings) -> float | None:
+    """Return the mean return at which an environment counts as solved; None: unknown.
+
+    Raises:
+        EnvRefused: it is not registered.
+    """
+    goal = EnvRecipe.of(spec, settings).registered().reward_threshold
+    return None if goal is None else float(goal)
 
 
 def try_environment(spec: EnvSpec, settings: Settings) -> EnvDescription:

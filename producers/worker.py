@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from enum import Enum
+from typing import NoReturn
 
 from infra.control.members import register
 from infra.control.role import (
@@ -17,6 +18,8 @@ from infra.control.role import (
 from infra.errors import DeliveryError, RollstreamError
 from infra.kafka.clients import make_producer
 from infra.kafka.delivery import Sender
+from infra.monitoring.event_kinds import EventKind
+from infra.monitoring.heartbeat import Heartbeat
 from producers.actors import Actors
 from producers.credit import CreditGate, Superseded
 from producers.disk import is_disk_low
@@ -29,6 +32,7 @@ from producers.role_environments import role_environments
 from producers.rollout import Rollout
 from producers.seeding import StreamSeeds
 from producers.unrolls import Packing
+from producers.warm import warm_up as warm_up
 from producers.worker_report import WorkerReport
 from producers.worker_stream import WorkerCounts, WorkerStream
 from schemas.fit import first_unroll_length
@@ -38,6 +42,8 @@ from schemas.topics import worker_name
 IDLE_AFTER_S = 30.0
 FLUSH_S = 8.0
 _POLL_S = 0.01
+# A credit or a policy ends it at once; where many wait, each look costs.
+_WAIT_S = 0.05
 _SETTLE_S = 2.0
 _MAX_REFUSALS = 3
 
@@ -84,6 +90,7 @@ class Worker:
         self._counts = WorkerCounts()
         self._owing: list[WorkerCounts] = []  # earlier incarnations' with steps open
         self._report = WorkerReport(self._sender, context)
+        self._heartbeat = Heartbeat()
         self._packing = Packing()
         self._actors = Actors(context, self._env, environments.num_envs, greedy=False)
         self._policies = self._actors.feed
@@ -145,6 +152,7 @@ class Worker:
         self._gate = self._gate.renew(self._spec, incarnation)
         self._counts = WorkerCounts()
         self._report.begin(incarnation, self._counts, self._environments.restarts)
+        self._heartbeat.begin(self._report.reporter)
         self._actor = self._actors.first()
         self._stream = WorkerStream(
             self._context, self._sender, incarnation, self._counts, self._packing
@@ -199,13 +207,20 @@ class Worker:
         rows = self._num_steps * self._environments.num_envs
         self._pace.took(rows, time.monotonic())
         self._actor = self._actors.newest(self._actor)
-        arrays = rollout.collect(self._actor, self._num_steps, self._stop.is_set)
+        arrays = rollout.collect(self._actor, self._num_steps, self._must_stop)
         is_last = self._stop.is_set()
         longest = stream.send(arrays, end=is_last)
         if longest < arrays.num_steps:
             self._num_steps = longest
         self._report.add(arrays)
         return is_last
+
+    def _must_stop(self) -> bool:
+        """Between two steps: say how far we are, for an unroll may take long."""
+        self._counts.vector_steps += 1
+        if self._report.is_due():
+            self._publish_counts()
+        return self._stop.is_set()
 
     def _after_refusal(self, stream: WorkerStream) -> After:
         """Go on under a new incarnation, with half the steps: this one has a hole."""
@@ -222,7 +237,7 @@ class Worker:
 
     def _wait(self) -> None:
         started_s = time.monotonic()
-        self._followed.poll(_POLL_S)
+        self._followed.poll(_WAIT_S)
         self._sender.poll()
         self._counts.waited_credit_s += time.monotonic() - started_s
 
@@ -281,7 +296,7 @@ class Worker:
         if is_current and ours and ours.incarnation == gate.incarnation:
             self._heard_at_s = time.monotonic()
 
-    def _on_problem(self, kind: str, reason: str) -> None:
+    def _on_problem(self, kind: EventKind, reason: str) -> None:
         self._report.event(kind, "warning", reason)
 
     def _undelivered_steps(self) -> int:
@@ -312,5 +327,10 @@ def run(context: RoleContext, stop: StopRequest) -> int:
         return Worker(context, stop, environments).run()
 
 
+def main(argv: list[str] | None = None) -> NoReturn:
+    """Run the process; ``argv``: its arguments, those of the command line when None."""
+    role_main("worker", run, argv)
+
+
 if __name__ == "__main__":
-    role_main("worker", run)
+    main()

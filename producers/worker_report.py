@@ -9,7 +9,8 @@ from infra.control.role import RoleContext
 from infra.errors import DeliveryError
 from infra.kafka.clients import make_producer
 from infra.kafka.delivery import Sender
-from infra.monitoring.reporter import Reporter, Severity
+from infra.monitoring.event_kinds import EventKind, Severity
+from infra.monitoring.reporter import Reporter
 from producers.episodes import EpisodeLog
 from producers.rollout import UnrollArrays
 from producers.worker_stream import WorkerCounts
@@ -23,12 +24,19 @@ _FLUSH_S = 5.0
 def report_failure(context: RoleContext, exc: Exception) -> None:
     """Publish why a process whose environments do not start ends."""
     sender = Sender(make_producer(context.settings, client_id=context.client_id))
-    Reporter(sender, context, -1).event(f"{context.role}-failed", "alert", str(exc))
+    kind: EventKind = (
+        "evaluator-failed" if context.role == "evaluator" else "worker-failed"
+    )
+    Reporter(sender, context, -1).event(kind, "alert", str(exc))
     sender.flush(_FLUSH_S)
 
 
 class WorkerReport:
-    """What one worker process has to say of itself."""
+    """What one worker process has to say of itself.
+
+    Attributes:
+        reporter: of the incarnation that there is.
+    """
 
     def __init__(self, sender: Sender, context: RoleContext) -> None:
         self._sender = sender
@@ -48,11 +56,11 @@ class WorkerReport:
         self._incarnation = incarnation
         self._counts = counts
         self._env_restarts = env_restarts
-        self._reporter = Reporter(self._sender, self._context, incarnation)
+        self.reporter = Reporter(self._sender, self._context, incarnation)
 
-    def event(self, kind: str, severity: Severity, reason: str) -> None:
+    def event(self, kind: EventKind, severity: Severity, reason: str) -> None:
         """Publish something that a person should know."""
-        self._reporter.event(kind, severity, reason)
+        self.reporter.event(kind, severity, reason)
 
     def give_up(
         self, exc: DeliveryError, lost: int, policy: PolicyRef, env_restarts: int
@@ -71,7 +79,7 @@ class WorkerReport:
         self._sender = Sender(
             make_producer(context.settings, client_id=context.client_id)
         )
-        self._reporter = Reporter(self._sender, context, self._incarnation)
+        self.reporter = Reporter(self._sender, context, self._incarnation)
         self.event("worker-failed", "alert", str(exc))
         if lost:
             reason = f"gave up with {lost} steps not delivered"
@@ -103,7 +111,7 @@ class WorkerReport:
             env_restarts: of all incarnations.
         """
         counts, context = self._counts, self._context
-        self._reporter.metrics(
+        self.reporter.metrics(
             {
                 "env_steps": counts.env_steps,
                 "invalid_steps": counts.invalid_steps,
@@ -113,6 +121,7 @@ class WorkerReport:
                 "waited_delivery_s": counts.waited_delivery_s,
                 "undelivered_steps": counts.undelivered_steps,
                 "dead_letters": counts.dead_letters,
+                "vector_steps": counts.vector_steps,
                 "env_restarts": env_restarts - self._env_restarts,
                 "policy_epoch": policy.epoch,
                 "policy_version": policy.version,
@@ -126,4 +135,4 @@ class WorkerReport:
             now_ms(),
         )
         if record is not None:
-            self._reporter.send(record)
+            self.reporter.send(record)

@@ -34,6 +34,7 @@ class WorkerCounts:
         dead_letters: records refused for their size; each is kept as a dead letter.
         waited_credit_s: waiting for the learner.
         waited_delivery_s: waiting for the broker.
+        vector_steps: of all environments at once, those of the unroll under way too.
     """
 
     env_steps: int = 0
@@ -44,6 +45,7 @@ class WorkerCounts:
     dead_letters: int = 0
     waited_credit_s: float = 0.0
     waited_delivery_s: float = 0.0
+    vector_steps: int = 0
 
 
 @dataclass

@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
-import psutil
 import typer
 from rich.console import Console
 
-from infra.cluster.local import LocalCluster, find_endpoints
-from infra.errors import RollstreamError
-from infra.settings import Settings, load_settings
+from infra.cluster.local import LocalCluster
+from infra.settings import load_settings
 from rollstream import (
+    agent_command,
     doctor_command,
+    events_command,
+    experiments_command,
+    launch_command,
+    logs_command,
     peek_command,
+    ps_command,
+    spec_command,
     status_command,
     topics_command,
 )
 from rollstream.errors import exits_with_a_message
 from rollstream.interrupts import interruptible
+from rollstream.machine import check_environment, running, with_modules
 from rollstream.overrides import apply_overrides
 from rollstream.run_command import exit_code, run_experiment
-from schemas.experiment import (
-    Experiment,
-    check_algorithm,
-    from_values,
-    load_values,
-)
-from schemas.fit import check_fit
+from schemas.experiment import Experiment, from_values, load_values
 
 app = typer.Typer(
     name="rollstream",
@@ -75,8 +73,8 @@ def run(
     after Ctrl-C, 1 on errors, 2 when the spec is refused.
     """
     experiment = _load(file, overrides)
-    settings = _with_modules(load_settings(), env_module)
-    _check_environment(settings, experiment)
+    settings = with_modules(load_settings(), env_module)
+    check_environment(settings, experiment)
     console = Console(stderr=as_json, highlight=False)
     summary = run_experiment(settings, experiment, fresh=fresh, console=console)
     if as_json:
@@ -93,7 +91,7 @@ def validate(
 ) -> None:
     """Say whether an experiment could run here; publish nothing."""
     experiment = _load(file, overrides)
-    _check_environment(_with_modules(load_settings(), env_module), experiment)
+    check_environment(with_modules(load_settings(), env_module), experiment)
     print(experiment.to_json() if as_json else f"{experiment.name}: fine")
 
 
@@ -139,7 +137,7 @@ def topics(
 ) -> None:
     """Show the map of topics beside what the broker has."""
     topics_command.topics(
-        load_settings() if to_print else _running(),
+        load_settings() if to_print else running(),
         experiment,
         to_print=to_print,
         as_json=as_json,
@@ -163,7 +161,7 @@ def peek(
 ) -> None:
     """Decode records readably: fields, shapes, dtypes, first values."""
     peek_command.peek(
-        _running(), topic, offset, count, partition=partition, as_json=as_json
+        running(), topic, offset, count, partition=partition, as_json=as_json
     )
 
 
@@ -184,7 +182,7 @@ def registry(
     # Here, not above: nothing else needs aiohttp.
     from rollstream.registry_command import serve
 
-    serve(_running(), host, port, Console(highlight=False, soft_wrap=True).print)
+    serve(running(), host, port, Console(highlight=False, soft_wrap=True).print)
 
 
 @app.command(epilog="Example: rollstream status cartpole-dqn --json")
@@ -197,7 +195,7 @@ def status(
     Exit code: 0 all is well, 3 there are alerts of its newest run, 1 there is no such
     experiment, or it cannot be read.
     """
-    raise typer.Exit(status_command.status(_running(), experiment, as_json=as_json))
+    raise typer.Exit(status_command.status(running(), experiment, as_json=as_json))
 
 
 @app.command(
@@ -231,7 +229,7 @@ def dead_letters(
     from rollstream.dead_letters_command import dead_letters as run_command
 
     code = run_command(
-        _running(),
+        running(),
         experiment,
         action,
         letters or [],
@@ -240,6 +238,25 @@ def dead_letters(
         as_json=as_json,
     )
     raise typer.Exit(code)
+
+
+app.command("schema", epilog=spec_command.SCHEMA_EXAMPLE)(spec_command.schema)
+app.command("init", epilog=spec_command.INIT_EXAMPLE)(spec_command.init)
+app.command("launch", epilog=launch_command.EPILOG)(launch_command.launch)
+app.command("agent", epilog=agent_command.EPILOG)(agent_command.agent)
+app.command("ps", epilog=ps_command.EPILOG)(ps_command.ps)
+app.command("logs", epilog=logs_command.EPILOG)(logs_command.logs)
+app.command("events", epilog=events_command.EPILOG)(events_command.events)
+for _each in (
+    experiments_command.get,
+    experiments_command.diff,
+    experiments_command.pause,
+    experiments_command.resume,
+    experiments_command.scale,
+    experiments_command.stop,
+    experiments_command.delete,
+):
+    app.command(epilog=experiments_command.EPILOGS[_each.__name__])(_each)
 
 
 @bench.command(
@@ -279,37 +296,21 @@ def bench_replay_buffer(
     run_bench(load_settings(), rows, Console(stderr=as_json), as_json=as_json)
 
 
+@bench.command("startup", epilog="Example: rollstream bench startup --workers 20")
+def bench_startup(
+    workers: Annotated[int, typer.Option(min=1, help="How often to start one.")] = 20,
+    envs: Annotated[int, typer.Option(min=1, help="Environments a worker.")] = 64,
+    as_json: Json = False,
+) -> None:
+    """Measure how soon a worker is on the topic, and an environment has stepped."""
+    # Here, not above: nothing else needs it.
+    from benchmarks.startup import run_bench
+
+    run_bench(load_settings(), workers, envs, Console(stderr=as_json), as_json=as_json)
+
+
 def _load(file: Path, overrides: list[str] | None) -> Experiment:
     return from_values(apply_overrides(load_values(file), overrides or []))
-
-
-def _with_modules(settings: Settings, modules: list[str] | None) -> Settings:
-    names = (*settings.env_modules, *(modules or ()))
-    if names and os.getcwd() not in sys.path:
-        # As for the role processes, which are started with `python -m`.
-        sys.path.insert(0, os.getcwd())
-    return settings.model_copy(update={"env_modules": names})
-
-
-def _check_environment(settings: Settings, experiment: Experiment) -> None:
-    # Here, not above: gymnasium takes a quarter of a second to import.
-    from producers.validation import try_environment
-
-    check_algorithm(experiment.spec, bool(settings.learner_modules))
-    env = try_environment(experiment.spec.env, settings)
-    check_fit(experiment.spec, env, psutil.virtual_memory().total)
-
-
-def _running() -> Settings:
-    """Return settings of a cluster that runs."""
-    settings = load_settings()
-    found = find_endpoints(settings)
-    if found is None:
-        raise RollstreamError(
-            "expected a running cluster, found none",
-            "`rollstream up` starts one; KAFKA_BOOTSTRAP_SERVERS names another",
-        )
-    return settings.at(found.bootstrap_servers, found.zookeeper)
 
 
 def main() -> None:

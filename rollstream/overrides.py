@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
+import json
 from collections.abc import Sequence
 from typing import Any
 
-import yaml
-
 from schemas.experiment import SpecError
+from schemas.plain_values import check_plain, show
+from schemas.spec_text import load_yaml
 
 
 def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -19,21 +19,47 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[st
     Raises:
         SpecError: not ``path=value``, or the path leads through something else.
     """
-    changed = copy.deepcopy(values)
+    changed = copy_values(values)
     for override in overrides:
-        path, equals, text = override.partition("=")
-        if not equals or not path:
-            raise SpecError([f"--set: expected path=value, found {override!r}"])
-        target: Any = changed
-        *parents, last = path.split(".")
-        for parent in parents:
-            target = target.setdefault(parent, {})
-            if not isinstance(target, dict):
-                raise SpecError(
-                    [f"--set {path}: expected a mapping at {parent}, found {target!r}"]
-                )
+        path, text = split_assignment("--set", override)
         try:
-            target[last] = yaml.safe_load(text)
-        except yaml.YAMLError as exc:
-            raise SpecError([f"--set {path}: expected YAML, found {exc}"]) from exc
+            value = load_yaml(text)
+        except SpecError as exc:
+            raise SpecError([f"--set {path}: {exc}"]) from exc
+        set_at(changed, path, value, "--set")
     return changed
+
+
+def copy_values(values: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy in which nothing is shared, as aliases of YAML share it.
+
+    Raises:
+        SpecError: they are not a spec's plain values.
+    """
+    check_plain(values)
+    copied: dict[str, Any] = json.loads(json.dumps(values))
+    return copied
+
+
+def split_assignment(option: str, text: str) -> tuple[str, str]:
+    """Return path and value of ``path=value``; raises SpecError."""
+    path, equals, value = text.partition("=")
+    if not equals or not path:
+        raise SpecError([f"{option}: expected path=value, found {show(text)}"])
+    return path, value
+
+
+def set_at(values: dict[str, Any], path: str, value: Any, option: str) -> None:
+    """Set the value at a path, in place.
+
+    Raises:
+        SpecError: the path leads through something that is no mapping.
+    """
+    target: Any = values
+    *parents, last = path.split(".")
+    for parent in parents:
+        target = target.setdefault(parent, {})
+        if not isinstance(target, dict):
+            found = f"expected a mapping at {parent}, found {show(target)}"
+            raise SpecError([f"{option} {path}: {found}"])
+    target[last] = value

@@ -10,14 +10,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from infra.monitoring.role_views import RoleView
 from infra.monitoring.status import ExperimentStatus, GroupStatus, read_status
 from infra.settings import Settings
 from rollstream.ages import age
 from rollstream.printable import printable
 
+_WELL = ("running", "stopped")
+# What is said once; all else is repeated every two seconds.
+_LASTING = ("", "stopped")
+_SILENT_MS = 15_000
 EXIT_OK = 0
 EXIT_ALERTS = 3
 SHOWN_ALERTS = 5
+SHOWN_TROUBLES = 12
 PIPE_WIDTH = 160
 
 
@@ -57,6 +63,11 @@ def _show(console: Console, found: ExperimentStatus) -> None:
     for table in (_roles(found), _groups(found)):
         console.print()
         console.print(table)
+    lines = [line for role in found.roles for line in _troubles(role)]
+    for line in lines[:SHOWN_TROUBLES]:
+        _print(console, line, style="yellow")
+    if len(lines) > SHOWN_TROUBLES:
+        console.print(f"... and {len(lines) - SHOWN_TROUBLES} more lines; --json")
     for group in found.groups:
         if problem := _problem(group):
             _print(console, f"{group.role}: {problem}", style="yellow")
@@ -82,6 +93,8 @@ def _rows(found: ExperimentStatus) -> dict[str, str]:
     return {
         "experiment": f"{found.experiment}, run {found.run_id}",
         "state": f"{summary.state}: {summary.reason} (wanted: {found.wanted})",
+        "agents": _listed(found.agents),
+        "pending": _listed(found.pending),
         "env steps": f"{summary.env_steps:,}",
         "updates": f"{summary.updates:,}",
         "policy version": f"{summary.policy_version}",
@@ -97,17 +110,45 @@ def _rows(found: ExperimentStatus) -> dict[str, str]:
 
 
 def _roles(found: ExperimentStatus) -> Table:
-    table = _table("ROLE", "STATE", "HOST", "PID", "STARTED", "LAST METRICS")
+    table = _table(
+        "ROLE", "STATE", "RESTARTS", "HOST", "PID", "STARTED", "LAST METRICS"
+    )
     for role in found.roles:
         table.add_row(
             Text(printable(f"{role.role}/{role.index}")),
-            Text(printable(role.state or "-")),
+            Text(printable(_state_of(role))),
+            str(role.restarts),
             Text(printable(role.host)),
             str(role.pid),
             _ago(role.started_age_ms),
             _ago(role.metrics_age_ms),
         )
     return table
+
+
+def _state_of(role: RoleView) -> str:
+    """What its agent said last; an agent that is gone says no more."""
+    silent_ms = role.status_age_ms or 0
+    if role.state not in _LASTING and silent_ms > _SILENT_MS:
+        return f"{role.state}, {age(silent_ms)} ago"
+    return role.state or "-"
+
+
+def _troubles(role: RoleView) -> list[str]:
+    """Why it failed last, and what was told of it last; nothing of whom all is well."""
+    who, lines = f"{role.role}/{role.index}", []
+    if role.reason and (role.restarts or role.state not in _WELL):
+        lines.append(f"{who}: {role.state}: {role.reason}")
+    if (told := role.told) is not None:
+        ago = f"{age(told.age_ms)} ago"
+        lines.append(f"{who}: {told.severity} {ago}, {told.kind}: {told.reason}")
+    return lines
+
+
+def _listed(names: tuple[str, ...] | None) -> str:
+    if names is None:
+        return "not known: ZooKeeper does not answer"
+    return ", ".join(names) or "-"
 
 
 def _groups(found: ExperimentStatus) -> Table:

@@ -325,7 +325,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class MetricsPoint:
-    """A role's counters and gauges at a moment."""
+    """A role's counters and gauges at a moment; without any: that it lives."""
 
     experiment: str
     run_id: str
@@ -419,6 +419,8 @@ class ExperimentSpec:
 
     Attributes:
         replaces: the offset of the spec that this one was made from; -1: the first.
+        managed_by: who starts its processes: ``run``, a `rollstream run` in somebody's
+            terminal, or ``agents``.
     """
 
     experiment: str
@@ -426,6 +428,7 @@ class ExperimentSpec:
     spec: str
     replaces: int
     created_at_ms: int
+    managed_by: str = "run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,7 +436,8 @@ class RoleStatus:
     """Observed state of a role; of the whole experiment with role ``experiment``.
 
     Attributes:
-        state: ``starting``, ``running``, ``failed``, ``stopped`` or ``finished``.
+        state: of a role ``running``, ``stopping``, ``backing-off``, ``failed`` (it is
+            not started again) or ``stopped``; of the experiment what the leader says.
         summary: JSON, of a finished experiment.
     """
 

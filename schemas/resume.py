@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from schemas.experiment import Experiment, SpecError
+from schemas.spec_paths import at, differences, values_of
 
 # What experience and returns were made with: mixed, they would say nothing.
 FIXED_FOR_LIFE = (
@@ -21,30 +19,12 @@ FIXED_FOR_LIFE = (
 
 def check_resumable(past: Experiment, wanted: Experiment) -> None:
     """Raise SpecError when a run of ``past`` cannot go on as ``wanted``."""
-    old, new = _values(past), _values(wanted)
+    old, new = values_of(past), values_of(wanted)
     problems = [
         f"{path}: expected {before!r} as in the run so far, found {now!r}; --fresh "
         "starts a new run"
         for fixed in FIXED_FOR_LIFE
-        for path, before, now in _differences(fixed, _at(old, fixed), _at(new, fixed))
+        for path, before, now in differences(fixed, at(old, fixed), at(new, fixed))
     ]
     if problems:
         raise SpecError(problems)
-
-
-def _differences(path: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
-        for key in old:
-            yield from _differences(f"{path}.{key}", old[key], new[key])
-    elif old != new:
-        yield path, old, new
-
-
-def _values(experiment: Experiment) -> dict[str, Any]:
-    return experiment.model_dump(mode="json", by_alias=True)
-
-
-def _at(values: Any, path: str) -> Any:
-    for part in path.split("."):
-        values = values[part]
-    return values

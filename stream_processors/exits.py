@@ -7,6 +7,7 @@ import os
 from typing import NoReturn
 
 from infra.kafka.delivery import Sender
+from infra.monitoring.event_kinds import EventKind
 from infra.monitoring.reporter import Reporter
 
 EXIT_CRASH = 70
@@ -32,7 +33,7 @@ class Exits:
         self.leaving = False
         self.failure = ""
 
-    def fail(self, kind: str, reason: str) -> None:
+    def fail(self, kind: EventKind, reason: str) -> None:
         """Leave in order: what is acknowledged is committed, and the exit code is 1."""
         if not self.failure:
             self.failure = f"{kind}: {reason}"
@@ -54,7 +55,9 @@ class Exits:
         )
         self._reporter.event("corrupt-record", "alert", reason)
 
-    def crash(self, exc: BaseException, *, kind: str = "processor-crashed") -> NoReturn:
+    def crash(
+        self, exc: BaseException, *, kind: EventKind = "processor-crashed"
+    ) -> NoReturn:
         """End the process at once.
 
         Nothing is lost: what is not acknowledged is read again. To carry on could lose

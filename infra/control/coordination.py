@@ -11,18 +11,40 @@ import logging
 import os
 import platform
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+from kazoo.exceptions import (
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+)
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.retry import KazooRetry
 
+from infra.control.znodes import (
+    AGENTS,
+    ROLES,
+    RUNS,
+    answer,
+    facts_of,
+    role_path,
+    roles_of_all,
+    there,
+)
 from infra.errors import RollstreamError
 from infra.settings import Settings
 
-ROOT = "/rollstream"
 SESSION_S = 10.0
+# kazoo waits up to a minute between its tries: longer than many an outage.
+MAX_RECONNECT_S = 1.0
+# What a session has left must be enough for what is done in its name.
+MARGIN_S = 1.5
 _log = logging.getLogger("rollstream.coordination")
 
 
@@ -37,16 +59,25 @@ class Coordination:
         lost_claim: set when, while our session was lost, another process has claimed
             an experiment that we ran.
         certain: cleared by ``doubt_claims``, until our claims were looked at again.
+        sessions_lost: how often a session of ours has ended.
+        connected_at_s: monotonic time of the newest connection; None: none now.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, session_s: float = SESSION_S) -> None:
         if settings.zookeeper is None:
             raise RollstreamError(
                 "ROLLSTREAM_ZOOKEEPER: expected host:port, found nothing",
                 "`rollstream up` starts a local one",
             )
         self.name = f"{platform.node()}-{os.getpid()}"
-        self._client = KazooClient(hosts=settings.zookeeper, timeout=SESSION_S)
+        self.session_s = session_s
+        self.sessions_lost = 0
+        self.connected_at_s: float | None = None
+        self._client = KazooClient(
+            hosts=settings.zookeeper,
+            timeout=session_s,
+            connection_retry=KazooRetry(max_tries=-1, max_delay=MAX_RECONNECT_S),
+        )
         self._nodes: dict[str, bytes | None] = {}  # None: is to be gone
         self._claims: set[str] = set()
         self.lost_claim = threading.Event()
@@ -69,6 +100,26 @@ class Coordination:
         watch = threading.Thread(target=self._put_back, name="zk-nodes", daemon=True)
         watch.start()
 
+    @property
+    def client(self) -> KazooClient:
+        """The connection, for what else this process does in ZooKeeper."""
+        return self._client
+
+    def sure_until_s(self) -> float:
+        """Return until when, in monotonic time, nobody can take this agent for gone.
+
+        Raises:
+            KazooException: that is not known now.
+        """
+        asked_at_s = time.monotonic()
+        found = answer(self._client.exists_async(f"{AGENTS}/{self.name}"))
+        session, _ = self._client.client_id or (None, b"")
+        if found is None or found.ephemeralOwner != session:
+            self._lost.set()  # it is put back
+            raise NoNodeError
+        # The server gives a session all its time anew with each request.
+        return asked_at_s + self.session_s - MARGIN_S
+
     def close(self) -> None:
         """Remove our nodes and disconnect."""
         self._closed.set()
@@ -76,21 +127,34 @@ class Coordination:
         self._client.stop()
         self._client.close()
 
-    def register_agent(self) -> None:
-        """Register this process as an agent."""
-        facts = json.dumps(_host_facts()).encode()
-        self._put(f"{ROOT}/agents/{self.name}", facts)
+    def register_agent(self, facts: bytes = b"") -> None:
+        """Register this process as an agent; without ``facts``, as one of a run."""
+        self._put(f"{AGENTS}/{self.name}", facts or json.dumps(_host_facts()).encode())
 
     def register_role(self, experiment: str, key: str, pid: int) -> None:
         """Register a role process that lives; again when its pid changed."""
         facts = json.dumps({"agent": self.name, "pid": pid}).encode()
-        self._put(_role_path(experiment, key), facts)
+        self._put(role_path(experiment, key), facts)
 
     def forget_role(self, experiment: str, key: str) -> None:
         """Remove a role process that ended."""
-        path = _role_path(experiment, key)
+        path = role_path(experiment, key)
         if path in self._nodes:
             self._put(path, None)
+
+    def heal_roles(self, experiment: str) -> None:
+        """Register again what of ours is missing: another's was in its place.
+
+        Raises:
+            KazooException: it cannot be done now.
+        """
+        path = f"{ROLES}/{experiment}"
+        with self._lock:
+            ours = {p: v for p, v in self._nodes.items() if p.startswith(path + "/")}
+        found = there(partial(self._client.get_children, path), list[str]())
+        for node, value in ours.items():
+            if value is not None and node.rpartition("/")[2] not in found:
+                self._write(node, value)
 
     def claim_experiment(self, experiment: str, wait_s: float = SESSION_S + 2) -> None:
         """Be the only one to run an experiment.
@@ -100,7 +164,7 @@ class Coordination:
         Raises:
             AlreadyRuns: somebody else does, and goes on doing so.
         """
-        path = f"{ROOT}/runs/{experiment}"
+        path = f"{RUNS}/{experiment}"
         if self._try_create(path):
             return
         gone = threading.Event()
@@ -127,19 +191,32 @@ class Coordination:
 
     def live_roles(self, experiment: str) -> dict[str, dict[str, Any]]:
         """Return the role processes registered for an experiment."""
-        path = f"{ROOT}/roles/{experiment}"
-        if self._client.exists(path) is None:
-            return {}
-        return {
-            name: self._read(f"{path}/{name}")
-            for name in self._client.get_children(path)
-        }
+        return self._read_children(f"{ROLES}/{experiment}")
+
+    def roles_of_all(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """Return the role processes registered, by experiment; asks for all at once."""
+        return roles_of_all(self._client)
+
+    def claimed_by(self, experiment: str) -> dict[str, Any] | None:
+        """Return who runs an experiment in the foreground; None: nobody."""
+        value, _ = there(lambda: self._client.get(f"{RUNS}/{experiment}"), (None, None))
+        return None if value is None else facts_of(value)
+
+    def forget_experiment(self, experiment: str) -> None:
+        """Remove the node under which an experiment's roles were registered."""
+        with suppress(NoNodeError, NotEmptyError):
+            self._client.delete(f"{ROLES}/{experiment}")
 
     def agents(self) -> dict[str, dict[str, Any]]:
         """Return the agents that live."""
-        self._client.ensure_path(f"{ROOT}/agents")
-        names = self._client.get_children(f"{ROOT}/agents")
-        return {name: self._read(f"{ROOT}/agents/{name}") for name in names}
+        return self._read_children(AGENTS)
+
+    def _read_children(self, path: str) -> dict[str, dict[str, Any]]:
+        found = {}
+        for name in there(partial(self._client.get_children, path), list[str]()):
+            with suppress(NoNodeError):  # gone in this moment
+                found[name] = self._read(f"{path}/{name}")
+        return found
 
     def _try_create(self, path: str, value: bytes = b"") -> bool:
         value = value or json.dumps(_host_facts()).encode()
@@ -170,18 +247,23 @@ class Coordination:
                 self.lost_claim.set()  # somebody else's now: theirs stands
                 return
         if found is not None:
+            if found.ephemeralOwner != session and path.startswith(ROLES):
+                if self._read(path).get("agent") != self.name:
+                    return  # it runs elsewhere by now, and says so
             self._client.delete(path)
         if value is not None:
             self._client.create(path, value, ephemeral=True, makepath=True)
 
     def _read(self, path: str) -> dict[str, Any]:
         value, _ = self._client.get(path)
-        found = json.loads(value)
-        return found if isinstance(found, dict) else {}
+        return facts_of(value)
 
     def _on_state(self, state: str) -> None:
         # A listener that calls ZooKeeper deadlocks: only set a flag.
+        connected = state == KazooState.CONNECTED
+        self.connected_at_s = time.monotonic() if connected else None
         if state == KazooState.LOST:
+            self.sessions_lost += 1
             self._lost.set()
 
     def _put_back(self) -> None:
@@ -212,10 +294,6 @@ class Coordination:
             self._lost.set()
             return False
         return True
-
-
-def _role_path(experiment: str, key: str) -> str:
-    return f"{ROOT}/roles/{experiment}/{key.replace('/', '-')}"
 
 
 def _host_facts() -> dict[str, Any]:

@@ -1,25 +1,47 @@
-"""The topic of experiments: publish a spec, read the newest."""
+"""The topic of experiments: read what is in force, publish a spec."""
 
 from __future__ import annotations
 
 import re
 import secrets
 import time
-from dataclasses import dataclass
+from calendar import timegm
 from pathlib import Path
 
 from infra.clock import now_ms
+from infra.control.desired import (
+    MAX_RECORD_BYTES,
+    RUN_ID,
+    Desired,
+    Entry,
+    PublishedExperiment,
+)
 from infra.errors import RollstreamError
 from infra.kafka.delivery import Sender
-from infra.kafka.reading import Message, latest_by_key
+from infra.kafka.reading import read_to_end
 from infra.settings import Settings
-from schemas.codec import decode, encode
-from schemas.errors import SchemaError
-from schemas.experiment import Experiment, SpecError, parse_json
+from schemas.codec import encode
+from schemas.experiment import Experiment, SpecError
 from schemas.records import ExperimentSpec
-from schemas.topics import EXPERIMENTS, topic_name
+from schemas.topics import EXPERIMENT_NAME, EXPERIMENTS, topic_name
 
-RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
+__all__ = [
+    "RUN_ID",
+    "PublishedExperiment",
+    "UnknownExperiment",
+    "UnreadableExperiment",
+    "forget_experiment",
+    "in_force",
+    "new_run_id",
+    "publish_experiment",
+    "read_experiment",
+    "restore",
+    "run_directory",
+    "run_started_ms",
+]
+
+_SHOWN_NAMES = 20
+_STAMP = re.compile(r"\d{8}T\d{6}-[0-9a-f]{6}")
 
 
 class UnknownExperiment(RollstreamError):
@@ -27,84 +49,136 @@ class UnknownExperiment(RollstreamError):
 
 
 class UnreadableExperiment(RollstreamError):
-    """The newest spec of that name cannot be read; ``offset`` is its record's."""
+    """No spec of that name is in force: all that there are were refused.
 
-    def __init__(self, name: str, offset: int, cause: Exception) -> None:
+    Attributes:
+        offset: of the newest record.
+    """
+
+    def __init__(self, name: str, offset: int, cause: str) -> None:
         super().__init__(
             f"experiment {name}: its newest spec, at offset {offset}, cannot be read: "
             f"{cause}",
-            "`rollstream run FILE --fresh` replaces it",
+            "`rollstream run FILE --fresh` or `rollstream launch FILE --fresh` "
+            "replaces it, `rollstream delete` removes it",
         )
         self.offset = offset
 
 
-@dataclass(frozen=True)
-class PublishedExperiment:
-    """A spec in the topic.
+def read_experiment(
+    settings: Settings, name: str, offset: int | None = None
+) -> PublishedExperiment:
+    """Return the spec in force of an experiment.
 
-    Attributes:
-        experiment: what it says.
-        run_id: the run it belongs to.
-        offset: of its record.
-    """
-
-    experiment: Experiment
-    run_id: str
-    offset: int
-
-
-def read_experiment(settings: Settings, name: str) -> PublishedExperiment:
-    """Return the newest spec of an experiment.
+    Args:
+        settings: where it is.
+        name: the experiment's.
+        offset: return the spec of that very record, if it is still there and can be
+            read; else the one in force.
 
     Raises:
         UnknownExperiment: there is none.
-        UnreadableExperiment: it is of another version, or not ours.
+        UnreadableExperiment: all that there are were refused.
     """
-    messages = latest_by_key(settings, topic_name(EXPERIMENTS))
-    message = messages.get(name)
-    if message is None:
-        raise UnknownExperiment(
-            f"experiment: expected one of {', '.join(sorted(messages)) or 'none yet'}, "
-            f"found {name!r}",
-            "publish it with `rollstream run FILE`",
-        )
-    try:
-        return _published(name, message)
-    except (SchemaError, SpecError, ValueError) as exc:
-        raise UnreadableExperiment(name, message.offset, exc) from exc
+    desired, names = Desired(), set()
+    for message in read_to_end(settings, topic_name(EXPERIMENTS)):
+        if message.key == name:
+            desired.apply(message)
+            if message.offset == offset:
+                alone = Desired()
+                alone.apply(message)
+                if (wanted := alone.of(name).accepted) is not None:
+                    return wanted
+        elif message.tombstone:
+            names.discard(message.key)
+        else:
+            names.add(message.key)
+    return in_force(name, desired.of(name), names)
 
 
-def _published(name: str, message: Message) -> PublishedExperiment:
-    record = decode(message.value, ExperimentSpec)
-    experiment = parse_json(record.spec)
-    if experiment.name != name:
-        raise ValueError(f"expected the name {name!r}, found {experiment.name!r}")
-    # It becomes part of a path.
-    if not RUN_ID.fullmatch(record.run_id):
-        raise ValueError(f"expected a run id, found {record.run_id[:80]!r}")
-    return PublishedExperiment(experiment, record.run_id, message.offset)
+def in_force(
+    name: str, entry: Entry, others: set[str] | None = None
+) -> PublishedExperiment:
+    """Return the accepted spec of an entry; raises as ``read_experiment`` does.
+
+    ``others``: names that there are; None: not known.
+    """
+    if entry.accepted is not None:
+        return entry.accepted
+    if entry.refused is not None and not entry.deleted:
+        raise UnreadableExperiment(name, entry.refused.offset, entry.refused.reason)
+    raise UnknownExperiment(
+        f"experiment: expected {_one_of(others)}, found {name!r}",
+        "publish it with `rollstream launch FILE` or `rollstream run FILE`",
+    )
+
+
+def _one_of(others: set[str] | None) -> str:
+    if others is None:
+        return "one that `rollstream ps` lists"
+    # What is no name may hold anything, and goes to a terminal.
+    names = sorted(filter(EXPERIMENT_NAME.fullmatch, others))
+    more = len(names) - _SHOWN_NAMES
+    shown = ", ".join(names[:_SHOWN_NAMES]) or "none yet"
+    return f"one of {shown}" + (f" and {more} more" if more > 0 else "")
 
 
 def publish_experiment(
-    sender: Sender, experiment: Experiment, run_id: str, replaces: int
+    sender: Sender,
+    experiment: Experiment,
+    run_id: str,
+    replaces: int,
+    managed_by: str = "run",
 ) -> PublishedExperiment:
-    """Publish a spec and return it with its offset."""
+    """Publish a spec and return it with its offset; accepted or not, the log says.
+
+    Raises:
+        SpecError: it is too large to be accepted.
+        DeliveryError: it cannot be delivered.
+    """
     record = ExperimentSpec(
         experiment=experiment.name,
         run_id=run_id,
         spec=experiment.to_json(),
         replaces=replaces,
         created_at_ms=now_ms(),
+        managed_by=managed_by,
     )
-    offset = sender.send_and_wait(
-        topic_name(EXPERIMENTS), encode(record), experiment.name
-    )
-    return PublishedExperiment(experiment, run_id, offset)
+    value = encode(record)
+    if len(value) > MAX_RECORD_BYTES:
+        raise SpecError(
+            [f"spec: expected at most {MAX_RECORD_BYTES} bytes, found {len(value)}"]
+        )
+    offset = sender.send_and_wait(topic_name(EXPERIMENTS), value, experiment.name)
+    return PublishedExperiment(experiment, run_id, offset, managed_by)
 
 
-def forget_experiment(sender: Sender, name: str) -> None:
-    """Publish that there is no such experiment any more."""
-    sender.send_and_wait(topic_name(EXPERIMENTS), None, name)
+def restore(sender: Sender, name: str, entry: Entry) -> int | None:
+    """Publish what is in force again, where the newest record of its key is refused.
+
+    Compaction keeps the newest record only: it must not be a refused one.
+
+    Returns:
+        the offset of what was published; None: nothing was.
+    """
+    known = entry.accepted
+    if entry.refused is None:
+        return None
+    if known is not None:
+        # Not the offset in force: that record may be gone where this one is read.
+        return publish_experiment(
+            sender,
+            known.experiment,
+            known.run_id,
+            entry.newest_offset,
+            known.managed_by,
+        ).offset
+    return forget_experiment(sender, name) if entry.deleted else None
+
+
+def forget_experiment(sender: Sender, name: str) -> int:
+    """Publish that there is no such experiment any more; return the offset."""
+    return sender.send_and_wait(topic_name(EXPERIMENTS), None, name)
 
 
 def run_directory(settings: Settings, name: str, run_id: str) -> Path:
@@ -115,3 +189,13 @@ def run_directory(settings: Settings, name: str, run_id: str) -> Path:
 def new_run_id() -> str:
     """Return an id that sorts by time: UTC seconds and a random tail."""
     return time.strftime("%Y%m%dT%H%M%S", time.gmtime()) + "-" + secrets.token_hex(3)
+
+
+def run_started_ms(run_id: str) -> int | None:
+    """Return when ``new_run_id`` made an id; None: it did not."""
+    if not _STAMP.fullmatch(run_id):
+        return None
+    try:
+        return timegm(time.strptime(run_id[:15], "%Y%m%dT%H%M%S")) * 1000
+    except ValueError:
+        return None

@@ -16,8 +16,11 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import NoReturn
 
+from setproctitle import setproctitle
+
 from infra.control.experiments import read_experiment
 from infra.errors import RollstreamError
+from infra.logs import configure_logging
 from infra.settings import Settings, load_settings
 from schemas.errors import SchemaError
 from schemas.experiment import Experiment, Spec
@@ -148,9 +151,11 @@ def role_main(
         argv: the arguments; those of the process when None.
     """
     args = _parse(role, argv)
-    configure_logging(f"{role}/{args.index}")
+    # What `ps` shows: one that was forked has the server's command line.
+    setproctitle(f"rollstream {role}/{args.index} {args.experiment}")
+    configure_logging(args.experiment, role, args.index)
     try:
-        context = load_context(args.experiment, role, args.index)
+        context = load_context(args.experiment, role, args.index, args.spec_offset)
         # Not before: until now a signal may end the process as it always does, also
         # while it waits for a broker that is away.
         code = run(context, StopRequest().listen())
@@ -168,29 +173,26 @@ def role_main(
     os._exit(code)
 
 
-def load_context(name: str, role: str, index: int) -> RoleContext:
+def load_context(
+    name: str, role: str, index: int, spec_offset: int | None = None
+) -> RoleContext:
     """Return the context of a role, with the spec from the topic of experiments.
+
+    Args:
+        name: the experiment's.
+        role: the role's.
+        index: 0, 1, ... within the role.
+        spec_offset: of the spec's record; None, or where that is gone: the one in
+            force.
 
     Raises:
         RollstreamError: there is no such experiment, or the broker does not answer.
     """
     settings = load_settings()
-    entry = read_experiment(settings, name)
+    entry = read_experiment(settings, name, spec_offset)
     return RoleContext(
         settings, entry.experiment, entry.run_id, role, index, entry.offset
     )
-
-
-def configure_logging(name: str) -> None:
-    """One line a message on stderr: time, level, role, text."""
-    logging.basicConfig(
-        level=os.environ.get("ROLLSTREAM_LOG_LEVEL", "INFO"),
-        format=f"%(asctime)s %(levelname).1s {name} %(message)s",
-    )
-    for noisy in ("aiokafka", "kazoo", "rollstream.kafka"):
-        logging.getLogger(noisy).setLevel(logging.CRITICAL)
-    for chatty in ("onnx_ir", "onnxscript"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
 def _parse(role: str, argv: list[str] | None) -> argparse.Namespace:
@@ -200,4 +202,7 @@ def _parse(role: str, argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("experiment", help="name of a published experiment")
     parser.add_argument("--index", type=int, default=0, help="0, 1, ... (default 0)")
+    parser.add_argument(
+        "--spec-offset", type=int, help="of the spec's record (default: in force now)"
+    )
     return parser.parse_args(argv)

@@ -12,15 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.control.coordination import SESSION_S, AlreadyRuns, Coordination
-from infra.control.experiments import (
-    PublishedExperiment,
-    UnknownExperiment,
-    UnreadableExperiment,
-    new_run_id,
-    publish_experiment,
-    read_experiment,
-    run_directory,
-)
+from infra.control.desired import Entry, PublishedExperiment
+from infra.control.experiments import run_directory
+from infra.control.launching import Wanted, next_spec, open_writer
 from infra.control.members import ensure_experiment_topics, ensure_shared_topics
 from infra.control.scheduler import wanted_roles
 from infra.control.statuses import publish_status, read_summary
@@ -33,7 +27,6 @@ from infra.monitoring.progress import Finish, Progress, judge
 from infra.monitoring.summary import Summary, summarise
 from infra.settings import Settings
 from schemas.experiment import Experiment
-from schemas.resume import check_resumable
 
 _POLL_S = 0.1
 _LAST_WORDS_S = 1.0
@@ -100,41 +93,56 @@ class Run:
             the summary, when the run is finished already; then nothing is started.
 
         Raises:
-            AlreadyRuns: another process runs it.
+            AlreadyRuns: another process runs it, or the agents do.
             SpecError: a spec that the run so far does not fit.
-            UnreadableExperiment: the newest spec, unless ``fresh``.
+            UnreadableExperiment: all specs were refused, unless ``fresh``.
         """
+        name = self._experiment.name
         self._coordination.start()
-        self._coordination.claim_experiment(self._experiment.name)
         ensure_shared_topics(self._settings)
-        ensure_experiment_topics(self._settings, self._experiment)
-        if fresh:
-            self._publish(new_run_id(), self._newest_offset())
-            return None
-        previous = self._previous()
-        if previous is None:
-            self._publish(new_run_id(), -1)
-        elif previous.experiment == self._experiment:
-            self.published = previous
-            name = self._experiment.name
-            return read_summary(self._settings, name, previous.run_id)
-        else:
-            check_resumable(previous.experiment, self._experiment)
-            self._publish(previous.run_id, previous.offset)
+        with open_writer(self._settings, name) as writer:
+            # Before the claim: agents stop what somebody claims.
+            self._refuse_launched(writer.read())
+            self._coordination.claim_experiment(name)
+            self._refuse_live()
+            known = writer.read().accepted
+            if not fresh and known and known.experiment == self._experiment:
+                done = read_summary(self._settings, name, known.run_id)
+                if done is not None:
+                    self.published = known
+                    return done
+            self._wanted(writer.read(), fresh)  # before topics are made for it
+            ensure_experiment_topics(self._settings, self._experiment)
+            launched = writer.write(lambda entry: self._wanted(entry, fresh))
+        self.published = launched.published
         return None
 
-    def _publish(self, run_id: str, replaces: int) -> None:
-        self.published = publish_experiment(
-            self._sender, self._experiment, run_id, replaces
-        )
+    def _wanted(self, entry: Entry, fresh: bool) -> Wanted:
+        """Return what is to be in force, given what is; raises as ``publish`` does."""
+        self._refuse_launched(entry)
+        return next_spec(entry, self._experiment, "run", fresh)
 
-    def _newest_offset(self) -> int:
-        """Return where the newest spec is, readable or not; -1: nowhere."""
-        try:
-            previous = self._previous()
-        except UnreadableExperiment as exc:
-            return exc.offset
-        return previous.offset if previous else -1
+    def _refuse_launched(self, entry: Entry) -> None:
+        known, name = entry.accepted, self._experiment.name
+        if known is None or known.managed_by != "agents":
+            return
+        if known.experiment.spec.state == "stopped":
+            return
+        if read_summary(self._settings, name, known.run_id) is None:
+            raise AlreadyRuns(
+                f"experiment {name}: expected nobody to run it, found that it was "
+                "launched: the agents do",
+                f"`rollstream stop {name}` first, or give this one another name",
+            )
+
+    def _refuse_live(self) -> None:
+        name = self._experiment.name
+        if live := self._coordination.live_roles(name):
+            raise AlreadyRuns(
+                f"experiment {name}: expected none of its roles to live, found "
+                f"{', '.join(sorted(live))}",
+                "wait until the agents have stopped them",
+            )
 
     def start(self) -> None:
         """Start the role processes and follow what they say."""
@@ -235,12 +243,6 @@ class Run:
         with suppress(RollstreamError):
             self._sender.flush(self._last_words_s)
         self._coordination.close()
-
-    def _previous(self) -> PublishedExperiment | None:
-        try:
-            return read_experiment(self._settings, self._experiment.name)
-        except UnknownExperiment:
-            return None
 
     def _wall_s(self) -> float:
         return time.monotonic() - self._started_at_s

@@ -16,6 +16,10 @@ MODULES = {
     "learner": "learner.train",
 }
 
+# Started often, and with nothing that does not bear a fork; the others have threads as
+# soon as they are imported.
+FORKED = (MODULES["worker"], MODULES["evaluator"])
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Assignment:
@@ -30,15 +34,23 @@ class Assignment:
         return f"{self.role}/{self.index}"
 
 
-def wanted_roles(spec: Spec) -> list[Assignment]:
-    """Return the processes of an experiment, slowest to start first; [] if stopped."""
+def wanted_roles(
+    spec: Spec, workers: int | None = None, processors: int | None = None
+) -> list[Assignment]:
+    """Return the processes of an experiment, slowest to start first; [] if stopped.
+
+    Args:
+        spec: what is wanted.
+        workers: how many of them, where that follows the load.
+        processors: likewise.
+    """
     if spec.state == "stopped":
         return []
     replicas = {
         "learner": spec.learner.replicas,
-        "processor": spec.processor.replicas,
+        "processor": spec.processor.replicas if processors is None else processors,
         "evaluator": spec.evaluator.replicas,
-        "worker": spec.workers.replicas,
+        "worker": spec.workers.replicas if workers is None else workers,
     }
     return [
         Assignment(role, index)

@@ -5,17 +5,27 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.control.restarts import Failures, after_failure
+from infra.control.health import Condition
+from infra.control.reconcile import (
+    Changes,
+    Known,
+    Launch,
+    MayStart,
+    View,
+    next_steps,
+)
+from infra.control.restarts import MAX_FAILURES, Failures, after_failure
 from infra.control.role import PARENT_PID
-from infra.control.scheduler import MODULES, STOP_ORDER, Assignment
+from infra.control.scheduler import FORKED, MODULES, STOP_ORDER, Assignment
+from infra.control.spawning import Child, ForkServerSpawner, Spawner
 from infra.errors import RollstreamError
+from infra.log_files import last_words
+from infra.logs import LOG_FILE
 from infra.settings import Settings
 
 STOP_DEADLINE_S = 6.0
@@ -23,9 +33,14 @@ STOP_DEADLINE_S = 6.0
 LEARNER_STOP_S = 4.0
 _POLL_S = 0.02
 
-# Arithmetic libraries start a thread for each core in every process: slower here.
-_ONE_THREAD = {
-    name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_VARIABLES = {
+    # Arithmetic libraries start a thread for each core in every process: slower here.
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    # Importing onnxruntime starts a thread that reports to its makers: nobody has asked
+    # for that, and from a process with threads nothing can be forked.
+    "ORT_DISABLE_TELEMETRY": "1",
 }
 
 
@@ -35,14 +50,23 @@ class RoleFailed(RollstreamError):
 
 @dataclass
 class _Child:
-    process: subprocess.Popen[bytes]
+    process: Child
     started_at_s: float
     failures: Failures = field(default_factory=Failures)
+    launch: Launch | None = None
+    # When it is killed, as it was asked to stop; None: it was not.
+    kill_at_s: float | None = None
+    last_line: str = ""
+    killed_as: Condition | None = None
 
 
 @dataclass(frozen=True)
 class Exit:
-    """A role process that ended without being asked to."""
+    """A role process that ended without being asked to.
+
+    Attributes:
+        killed_as: what was found of it, and why it was killed; None: it was not.
+    """
 
     assignment: Assignment
     code: int
@@ -50,26 +74,116 @@ class Exit:
     gave_up: bool
     log: Path
     last_line: str
+    killed_as: Condition | None = None
 
 
 class Supervisor:
-    """Keeps the role processes of one experiment running."""
+    """Keeps the role processes of one experiment running.
 
-    def __init__(self, settings: Settings, experiment: str, log_dir: Path) -> None:
+    Attributes:
+        max_failures: a process that failed so often in a row is started no more.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        experiment: str,
+        log_dir: Path,
+        spawner: Spawner | None = None,
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            settings: where the processes run.
+            experiment: its name.
+            log_dir: what they say goes here.
+            spawner: starts them, and is its maker's to close; None: one of our own,
+                closed by ``stop``.
+        """
         self._settings = settings
+        self._own_spawner = ForkServerSpawner(FORKED, settings.env_modules)
+        self._spawner = spawner or self._own_spawner
         self._experiment = experiment
         self._log_dir = log_dir
         self._children: dict[Assignment, _Child] = {}
+        self.max_failures = MAX_FAILURES
         log_dir.mkdir(parents=True, exist_ok=True)
 
     def start(self, assignments: Iterable[Assignment]) -> None:
         """Start the processes that do not run yet."""
-        for assignment in assignments:
-            if assignment not in self._children:
-                self._children[assignment] = self._spawn(assignment, Failures())
+        new = [a for a in assignments if a not in self._children]
+        if any(MODULES[assignment.role] in FORKED for assignment in new):
+            self._spawner.warm(self.environment())
+        for assignment in new:
+            self._children[assignment] = self._spawn(assignment, Failures())
 
-    def poll(self) -> list[Exit]:
+    def reconcile(
+        self, wanted: Mapping[Assignment, Launch], may_start: MayStart
+    ) -> Changes:
+        """Bring what runs nearer to what is wanted; never waits for a process to end.
+
+        Args:
+            wanted: all that is to run.
+            may_start: whether a role may be started now; asked before each.
+        """
+        ended = self._reap()
+        steps = next_steps(wanted, self._known())
+        for assignment in steps.forget:
+            del self._children[assignment]
+        for assignment in steps.stop:
+            child = self._children[assignment]
+            child.process.send_signal(signal.SIGTERM)
+            child.kill_at_s = time.monotonic() + STOP_DEADLINE_S
+        started = []
+        for assignment in steps.start:
+            if may_start(assignment):
+                launch = wanted[assignment]
+                self._children[assignment] = self._spawn(assignment, Failures(), launch)
+                started.append(assignment)
+        return Changes(tuple(started), steps.stop, ended, steps.forget)
+
+    def views(self) -> dict[Assignment, View]:
+        """Return how each process is."""
+        return {
+            assignment: View(
+                _state_of(child),
+                child.process.pid,
+                child.failures.total,
+                child.last_line,
+                child.launch,
+            )
+            for assignment, child in self._children.items()
+        }
+
+    def _reap(self) -> dict[Assignment, int]:
+        """Forget who stopped as asked; kill who does not."""
+        ended = {}
+        for assignment, child in list(self._children.items()):
+            if child.kill_at_s is None:
+                continue
+            if (code := child.process.poll()) is not None:
+                ended[assignment] = code
+                del self._children[assignment]
+            elif time.monotonic() > child.kill_at_s:
+                child.process.kill()
+        return ended
+
+    def _known(self) -> dict[Assignment, Known]:
+        return {
+            assignment: Known(
+                child.launch or Launch(-1, ""),
+                alive=child.process.poll() is None,
+                gave_up=child.failures.gave_up,
+                stopping=child.kill_at_s is not None,
+            )
+            for assignment, child in self._children.items()
+        }
+
+    def poll(self, may_start: MayStart = lambda assignment: True) -> list[Exit]:
         """Look at every child once; restart those that ended and are due.
+
+        Args:
+            may_start: whether a role may be started now.
 
         Returns:
             the exits seen now. One that ``gave_up`` stays down.
@@ -77,13 +191,34 @@ class Supervisor:
         now_s = time.monotonic()
         exits = []
         for assignment, child in list(self._children.items()):
-            if child.process.poll() is None:
+            if child.process.poll() is None or child.kill_at_s is not None:
                 continue
             if child.failures.retry_at_s == 0.0:  # not seen before
                 exits.append(self._note_exit(assignment, child, now_s))
-            if not child.failures.gave_up and now_s >= child.failures.retry_at_s:
-                self._children[assignment] = self._spawn(assignment, child.failures)
+            due = now_s >= child.failures.retry_at_s and not child.failures.gave_up
+            if due and may_start(assignment):
+                self._children[assignment] = self._spawn(
+                    assignment, child.failures, child.launch
+                )
+                self._children[assignment].last_line = child.last_line
         return exits
+
+    def kill(self, assignment: Assignment, pid: int, condition: Condition) -> bool:
+        """Kill a process that does not work: it has failed, and is started again.
+
+        With SIGKILL: one that is frozen or hangs heeds nothing else.
+
+        Returns:
+            whether it was there, and not asked to stop anyway.
+        """
+        child = self._children.get(assignment)
+        if child is None or child.process.pid != pid or child.kill_at_s is not None:
+            return False
+        if child.process.poll() is not None:
+            return False
+        child.killed_as = condition
+        child.process.kill()
+        return True
 
     def pids(self) -> dict[Assignment, int]:
         """Return the pids of the processes that run."""
@@ -114,6 +249,7 @@ class Supervisor:
         self._stop_role("learner", end_s)
         codes = {a: child.process.wait() for a, child in self._children.items()}
         self._children.clear()
+        self._own_spawner.close()
         return codes
 
     def _stop_role(self, role: str, deadline_s: float) -> None:
@@ -128,58 +264,71 @@ class Supervisor:
                 return
             time.sleep(_POLL_S)
 
-    def _spawn(self, assignment: Assignment, failures: Failures) -> _Child:
-        with self.log_path(assignment).open("ab") as log:
-            process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    MODULES[assignment.role],
-                    self._experiment,
-                    "--index",
-                    str(assignment.index),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=self.environment(),
-                # Its own session: Ctrl-C in the terminal reaches only us.
-                start_new_session=True,
-            )
+    def _spawn(
+        self,
+        assignment: Assignment,
+        failures: Failures,
+        launch: Launch | None = None,
+    ) -> _Child:
+        arguments = [self._experiment, "--index", str(assignment.index)]
+        if launch is not None:
+            arguments += ["--spec-offset", str(launch.spec_offset)]
+        log = self.log_path(assignment)
+        process = self._spawner.spawn(
+            MODULES[assignment.role],
+            arguments,
+            self.environment() | {LOG_FILE: str(log)},
+            log,
+        )
         failures = Failures(failures.count, failures.total)
-        return _Child(process, time.monotonic(), failures)
+        return _Child(process, time.monotonic(), failures, launch)
 
     def environment(self) -> dict[str, str]:
         """Return the environment variables of a role process."""
-        settings = self._settings
-        return {
-            **os.environ,
-            **_ONE_THREAD,
-            "KAFKA_BOOTSTRAP_SERVERS": settings.bootstrap_servers or "",
-            "ROLLSTREAM_ZOOKEEPER": settings.zookeeper or "",
-            "ROLLSTREAM_DATA_DIR": str(settings.data_dir),
-            PARENT_PID: str(os.getpid()),
-            "ROLLSTREAM_ENV_MODULES": ",".join(settings.env_modules),
-            "ROLLSTREAM_LEARNER_MODULES": ",".join(settings.learner_modules),
-        }
+        return role_environment(self._settings)
 
     def _note_exit(self, assignment: Assignment, child: _Child, now_s: float) -> Exit:
         child.failures = after_failure(
-            child.failures, child.started_at_s, now_s, random.random()
+            child.failures,
+            child.started_at_s,
+            now_s,
+            random.random(),
+            self.max_failures,
         )
         path = self.log_path(assignment)
+        child.last_line = (
+            child.killed_as.reason
+            if child.killed_as
+            else last_words(path, now_s - child.started_at_s)
+        )
         return Exit(
             assignment,
-            child.process.returncode,
+            child.process.returncode or 0,
             child.failures.total,
             child.failures.gave_up,
             path,
-            _last_line(path),
+            child.last_line,
+            child.killed_as,
         )
 
 
-def _last_line(path: Path) -> str:
-    with path.open("rb") as log:
-        log.seek(max(0, path.stat().st_size - 4096))
-        lines = log.read().decode("utf-8", "replace").splitlines()
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+def role_environment(settings: Settings) -> dict[str, str]:
+    """Return the environment variables of the role processes of this one."""
+    return {
+        **os.environ,
+        **_VARIABLES,
+        "KAFKA_BOOTSTRAP_SERVERS": settings.bootstrap_servers or "",
+        "ROLLSTREAM_ZOOKEEPER": settings.zookeeper or "",
+        "ROLLSTREAM_DATA_DIR": str(settings.data_dir),
+        PARENT_PID: str(os.getpid()),
+        "ROLLSTREAM_ENV_MODULES": ",".join(settings.env_modules),
+        "ROLLSTREAM_LEARNER_MODULES": ",".join(settings.learner_modules),
+    }
+
+
+def _state_of(child: _Child) -> str:
+    if child.kill_at_s is not None:
+        return "stopping"
+    if child.process.poll() is None:
+        return "running"
+    return "failed" if child.failures.gave_up else "backing-off"

@@ -110,6 +110,23 @@ class Sender:
         # Serves the callbacks; without it the queue fills with reports.
         self._producer.poll(0)
 
+    def try_send(self, topic: str, value: bytes, key: str) -> bool:
+        """Queues a record that may get lost; never waits, and any thread may call.
+
+        No callback of other records runs here, in whatever thread this is.
+
+        Returns:
+            whether it was queued: not while the queue is full, nor once a record was
+            refused for good.
+        """
+        if self._failure is not None:
+            return False
+        try:
+            self._producer.produce(topic, value, key)
+        except (BufferError, KafkaException):
+            return False
+        return True
+
     def send_and_wait(
         self,
         topic: str,

@@ -103,11 +103,24 @@ def cluster_metadata(admin: AdminClient) -> Any:
     try:
         return admin.list_topics(timeout=ADMIN_TIMEOUT_S)
     except KafkaException as exc:
-        raise KafkaUnavailable(
-            f"no broker answers within {ADMIN_TIMEOUT_S:g} s: {exc.args[0].str()}",
-            "check KAFKA_BOOTSTRAP_SERVERS, or start the local cluster with "
-            "`rollstream up`",
-        ) from exc
+        raise _unavailable(exc) from exc
+
+
+def topic_exists(admin: AdminClient, name: str) -> bool:
+    """Say whether there is a topic; raises KafkaUnavailable."""
+    try:
+        found = admin.list_topics(name, timeout=ADMIN_TIMEOUT_S).topics[name]
+    except KafkaException as exc:
+        raise _unavailable(exc) from exc
+    return found.error is None
+
+
+def _unavailable(exc: KafkaException) -> KafkaUnavailable:
+    return KafkaUnavailable(
+        f"no broker answers within {ADMIN_TIMEOUT_S:g} s: {exc.args[0].str()}",
+        "check KAFKA_BOOTSTRAP_SERVERS, or start the local cluster with "
+        "`rollstream up`",
+    )
 
 
 def _topic_ids(admin: AdminClient, names: Sequence[str]) -> dict[str, str]:

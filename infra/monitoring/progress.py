@@ -73,6 +73,8 @@ class Progress:
         if record.run_id != self.run_id:
             return
         if isinstance(record, MetricsPoint):
+            if not record.values and not record.positions:
+                return  # it lives, and what it said before holds
             self.points[record.role, record.index] = record
             key = (record.role, record.index, record.incarnation)
             self._counters[key] = dict(record.values)

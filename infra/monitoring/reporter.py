@@ -2,50 +2,48 @@
 
 from __future__ import annotations
 
-import logging
+import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from infra.clock import now_ms
 from infra.kafka.delivery import Sender
+from infra.monitoring.event_kinds import EventKind, Severity
+from infra.monitoring.experiment_events import EventWriter, log_event
 from schemas.codec import encode
-from schemas.records import EpisodesFinished, Evaluation, Event, MetricsPoint, Position
-from schemas.topics import EVENTS, METRICS
+from schemas.records import EpisodesFinished, Evaluation, MetricsPoint, Position
+from schemas.topics import METRICS
 
 if TYPE_CHECKING:
     from infra.control.role import RoleContext
 
-Severity = Literal["info", "warning", "alert"]
-
-_LOG_LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "alert": logging.ERROR}
-_log = logging.getLogger("rollstream")
-
 
 class Reporter:
-    """Publishes what one role process has to say of itself."""
+    """Publishes what one role process has to say of itself.
+
+    Attributes:
+        said_at_s: when the last metrics were published, or a beat; monotonic.
+    """
 
     def __init__(self, sender: Sender, context: RoleContext, incarnation: int) -> None:
         self._sender = sender
         self._context = context
+        self._events = EventWriter(sender, context.experiment.name, context.run_id)
         self._incarnation = incarnation
+        self.said_at_s = time.monotonic()
 
     def metrics(
         self, values: Mapping[str, float], positions: tuple[Position, ...] = ()
     ) -> None:
         """Publish counters, gauges and consumer positions."""
-        context = self._context
-        self.send(
-            MetricsPoint(
-                experiment=context.experiment.name,
-                run_id=context.run_id,
-                role=context.role,
-                index=context.index,
-                incarnation=self._incarnation,
-                produced_at_ms=now_ms(),
-                values=dict(values),
-                positions=positions,
-            )
-        )
+        self.said_at_s = time.monotonic()
+        self.send(self._point(values, positions))
+
+    def beat(self) -> None:
+        """Say that the process lives, and nothing else; never waits, never fails."""
+        self.said_at_s = time.monotonic()
+        topic, key = self._context.topic(METRICS), self._context.member_key
+        self._sender.try_send(topic, encode(self._point({}, ())), key)
 
     def send(self, record: MetricsPoint | EpisodesFinished | Evaluation) -> None:
         """Publish a record to the experiment's metrics."""
@@ -53,18 +51,23 @@ class Reporter:
             self._context.topic(METRICS), encode(record), self._context.member_key
         )
 
-    def event(self, kind: str, severity: Severity, reason: str) -> None:
-        """Publish something that a person should know, and log it."""
+    def _point(
+        self, values: Mapping[str, float], positions: tuple[Position, ...]
+    ) -> MetricsPoint:
         context = self._context
-        _log.log(_LOG_LEVELS[severity], "%s: %s", kind, reason)
-        event = Event(
+        return MetricsPoint(
             experiment=context.experiment.name,
             run_id=context.run_id,
             role=context.role,
             index=context.index,
-            kind=kind,
-            severity=severity,
-            reason=reason[:4096],
+            incarnation=self._incarnation,
             produced_at_ms=now_ms(),
+            values=dict(values),
+            positions=positions,
         )
-        self._sender.send(context.topic(EVENTS), encode(event), context.member_key)
+
+    def event(self, kind: EventKind, severity: Severity, reason: str) -> None:
+        """Publish something that a person should know, and log it."""
+        log_event(kind, severity, reason)
+        role, index = self._context.role, self._context.index
+        self._events.publish(role, index, kind, severity, reason)

@@ -4,34 +4,38 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TypeVar
 
 from confluent_kafka import KafkaException
 
 from infra.clock import now_ms
-from infra.control.experiments import PublishedExperiment, read_experiment
+from infra.control.experiments import read_experiment
 from infra.errors import TopicError
 from infra.kafka.clients import Traffic, make_admin, make_consumer
 from infra.kafka.dead_letters import read_letters
 from infra.kafka.open_transactions import held_back
 from infra.kafka.reading import (
-    Message,
     committed_offsets,
-    latest_by_key,
     partitions_of,
-    read_to_end,
     watermarks,
 )
 from infra.monitoring.follow import READS, MetricsFollower, lag_of, total_lag
 from infra.monitoring.progress import Progress
+from infra.monitoring.role_views import (
+    WHOLE,
+    RoleView,
+    Told,
+    agents_of,
+    pending_of,
+    read_live,
+    read_roles,
+    read_statuses,
+    read_told,
+)
 from infra.monitoring.summary import Summary, summarise
 from infra.settings import Settings
-from schemas.codec import decode
-from schemas.errors import SchemaError
-from schemas.records import Event, Member, RoleStatus
-from schemas.topics import EVENTS, MEMBERS, STATUS, group_name, topic_name
+from schemas.topics import group_name, topic_name
 
-Record = TypeVar("Record", Event, Member, RoleStatus)
+NOTHING_SAID = "nothing was published of its state"
 
 
 @dataclass(frozen=True)
@@ -87,46 +91,15 @@ class GroupStatus:
 
 
 @dataclass(frozen=True)
-class RoleView:
-    """One process: its newest Member, RoleStatus and metrics; ages by broker's clock.
-
-    Attributes:
-        incarnation: the Member's offset.
-        state: of its RoleStatus; "" when there is none.
-        started_age_ms: since its Member.
-        metrics_age_ms: since its newest metrics; None: there are none of this run.
-    """
-
-    role: str
-    index: int
-    incarnation: int | None
-    host: str
-    pid: int
-    state: str
-    reason: str
-    started_age_ms: int | None
-    metrics_age_ms: int | None
-
-
-@dataclass(frozen=True)
-class Alert:
-    """An event of severity ``alert``."""
-
-    kind: str
-    role: str
-    index: int
-    reason: str
-    age_ms: int
-
-
-@dataclass(frozen=True)
 class ExperimentStatus:
     """All of it.
 
     Attributes:
         wanted: the desired state.
-        summary: the counts, as at the end of a run.
+        summary: the counts, as at the end of a run; its state, and the reason.
         roles: each process of this run, by name.
+        agents: those that run its processes; None: ZooKeeper does not answer.
+        pending: processes that are wanted and do not run; None: likewise.
         groups: of processors and learner.
         alerts: of this run, newest first.
         letters: dead letters, those put back included.
@@ -138,8 +111,10 @@ class ExperimentStatus:
     wanted: str
     summary: Summary
     roles: tuple[RoleView, ...]
+    agents: tuple[str, ...] | None
+    pending: tuple[str, ...] | None
     groups: tuple[GroupStatus, ...]
-    alerts: tuple[Alert, ...]
+    alerts: tuple[Told, ...]
     letters: int
     letters_put_back: int
 
@@ -156,8 +131,11 @@ def read_status(settings: Settings, name: str) -> ExperimentStatus:
     with closing(MetricsFollower(settings, name, run_id)) as follower:
         follower.read_to_end()
     progress = follower.progress
-    statuses = _statuses(settings, name, run_id)
-    whole = statuses.get("experiment/0")
+    statuses = read_statuses(settings, name, run_id)
+    whole = statuses.pop(WHOLE, None)
+    state = whole.status.state if whole else _not_said(published.managed_by)
+    live = read_live(settings, name)
+    told = read_told(settings, name, run_id, now)
     letters = read_letters(settings, name)
     return ExperimentStatus(
         experiment=name,
@@ -167,81 +145,23 @@ def read_status(settings: Settings, name: str) -> ExperimentStatus:
             name,
             progress,
             None,
-            state=whole.state if whole else "unknown",
-            reason=whole.reason if whole else "nothing was published of its state",
+            state=state,
+            reason=whole.status.reason if whole else NOTHING_SAID,
             wall_s=0.0,
             env_steps_before=progress.env_steps,
         ),
-        roles=_roles(settings, published, statuses, follower.heard_at_ms, now),
+        roles=read_roles(
+            settings, published, statuses, follower.heard_at_ms, told, live, now
+        ),
+        agents=agents_of(live),
+        pending=pending_of(published.experiment.spec, state, live),
         groups=tuple(
             _group(settings, name, role, topic_name(topic, name), progress)
             for role, topic in READS.items()
         ),
-        alerts=_alerts(settings, name, run_id, now),
+        alerts=tuple(each for each in told if each.severity == "alert"),
         letters=len(letters),
         letters_put_back=sum(bool(letter.reinjected) for letter in letters),
-    )
-
-
-def _read(message: Message, kind: type[Record]) -> Record | None:
-    try:
-        return decode(message.value, kind)
-    except SchemaError:
-        return None  # a record of another version says nothing that we understand
-
-
-def _statuses(settings: Settings, name: str, run_id: str) -> dict[str, RoleStatus]:
-    """Return the newest statuses of a run, by ``role/index``."""
-    found = {}
-    for message in latest_by_key(settings, topic_name(STATUS)).values():
-        status = _read(message, RoleStatus)
-        if status and (status.experiment, status.run_id) == (name, run_id):
-            found[f"{status.role}/{status.index}"] = status
-    return found
-
-
-def _roles(
-    settings: Settings,
-    published: PublishedExperiment,
-    statuses: dict[str, RoleStatus],
-    heard_at_ms: dict[tuple[str, int], int],
-    now: int,
-) -> tuple[RoleView, ...]:
-    members: dict[str, tuple[Message, Member]] = {}
-    topic = topic_name(MEMBERS, published.experiment.name)
-    for message in latest_by_key(settings, topic).values():
-        member = _read(message, Member)
-        if member and member.run_id == published.run_id:
-            members[f"{member.role}/{member.index}"] = message, member
-    told = {f"{role}/{index}" for role, index in heard_at_ms}
-    keys = sorted({*members, *told, *statuses} - {"experiment/0"})
-    return tuple(
-        _role(key, members.get(key), statuses.get(key), heard_at_ms, now)
-        for key in keys
-    )
-
-
-def _role(
-    key: str,
-    registered: tuple[Message, Member] | None,
-    status: RoleStatus | None,
-    heard_at_ms: dict[tuple[str, int], int],
-    now: int,
-) -> RoleView:
-    role, _, index = key.rpartition("/")
-    heard = heard_at_ms.get((role, int(index)))
-    message, member = registered or (None, None)
-    known = member or status
-    return RoleView(
-        role=role,
-        index=int(index),
-        incarnation=message.offset if message else None,
-        host=known.host if known else "",
-        pid=known.pid if known else -1,
-        state=status.state if status else "",
-        reason=status.reason if status else "",
-        started_age_ms=max(0, now - message.timestamp_ms) if message else None,
-        metrics_age_ms=max(0, now - heard) if heard is not None else None,
     )
 
 
@@ -283,13 +203,5 @@ def _group(
     return GroupStatus(role, group, topic, tuple(found))
 
 
-def _alerts(settings: Settings, name: str, run_id: str, now: int) -> tuple[Alert, ...]:
-    found = []
-    for message in read_to_end(settings, topic_name(EVENTS, name)):
-        event = _read(message, Event)
-        if event and (event.severity, event.run_id) == ("alert", run_id):
-            age_ms = max(0, now - message.timestamp_ms)
-            found.append(
-                Alert(event.kind, event.role, event.index, event.reason, age_ms)
-            )
-    return tuple(reversed(found))
+def _not_said(managed_by: str) -> str:
+    return "pending" if managed_by == "agents" else "unknown"

@@ -130,7 +130,8 @@ def test_a_refused_spec_exits_with_2_and_publishes_nothing(tmp_path):
 @pytest.mark.parametrize(
     "command",
     [[], ["run"], ["validate"], ["up"], ["down"], ["doctor"], ["topics"], ["peek"],
-     ["bench", "pipeline"]],
+     ["logs"], ["events"], ["launch"], ["ps"], ["get"], ["diff"], ["pause"],
+     ["resume"], ["scale"], ["stop"], ["delete"], ["bench", "pipeline"]],
 )  # fmt: skip
 def test_every_command_has_help_with_an_example(command):
     done = rollstream(*command, "--help", COLUMNS="200")

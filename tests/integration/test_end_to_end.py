@@ -14,6 +14,7 @@ import pytest
 
 from infra.cluster.local import LocalCluster
 from infra.settings import Settings
+from tests.role_processes import role_processes
 from tests.unit.test_experiment import SAMPLE
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.chaos]
@@ -59,13 +60,7 @@ class Command:
 
     def roles(self):
         """pids by role/index."""
-        found = {}
-        for process in psutil.process_iter(["pid", "cmdline"]):
-            words = process.info["cmdline"] or []
-            if self.name in words and "-m" in words and "rollstream.cli" not in words:
-                module = words[words.index("-m") + 1]
-                found[f"{module}/{words[-1]}"] = process.info["pid"]
-        return found
+        return role_processes(self.name)
 
     def figures(self):
         """The newest plain line's env steps, updates and policy version."""
@@ -110,7 +105,7 @@ def test_nothing_is_lost_though_every_role_is_killed_once(launch, settings):
     goal = ("--set", "spec.stop={envSteps: 40000}")
     run = launch("killed", *SLOWLY, *goal)
     run.wait_for(lambda: run.figures()[1] > 0)
-    for role in ("producers.worker/0", "stream_processors.app/0", "learner.train/0"):
+    for role in ("worker/0", "processor/0", "learner/0"):
         os.kill(run.roles()[role], signal.SIGKILL)
     code, summary = run.finish()
     assert (code, summary["state"]) == (0, "finished"), run.log.read_text()

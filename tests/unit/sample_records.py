@@ -99,7 +99,7 @@ SAMPLES = [
     ),
     r.Event("e", "run", "worker", 3, "kind", "info", "because", 1),
     r.DeadLetter("e", r.SourceRef("t", 0, 1), "processor/0", "bad", b"k", b"v", 1, 1),
-    r.ExperimentSpec("e", "run", "{}", -1, 1),
+    r.ExperimentSpec("e", "run", "{}", -1, 1, "agents"),
     r.RoleStatus("e", "run", "experiment", 0, "finished", "h", 1, 0, "", 1, "{}"),
     r.RoleStatus("e", "run", "worker", 0, "running", "h", 1, 2, "why", 1),
 ]  # fmt: skip

@@ -1,7 +1,13 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from producers.actors import Actors
 from producers.exploration import epsilon_ladder
+from schemas.experiment import from_values
+from tests.unit.learner_specs import environment
+from tests.unit.test_experiment import values
 
 
 def test_eight_environments_have_the_published_epsilons():
@@ -27,3 +33,19 @@ def test_no_exploration_stays_none():
 def test_environments_outside_the_ladder_are_refused():
     with pytest.raises(ValueError, match="within 0 to 7, found 6 to 9"):
         epsilon_ladder(0.4, 7, 8, 6, 4)
+
+
+def test_the_ladder_of_elastic_workers_is_that_of_all_there_may_be():
+    def epsilons(workers, index):
+        spec = from_values(values(spec__workers=workers)).spec
+        context = SimpleNamespace(spec=spec, index=index, run_id="run")
+        graph = SimpleNamespace(exploration="epsilon_ladder", exploration_options={})
+        return Actors(context, environment(), 2, greedy=False)._epsilons(graph)
+
+    # Worker 0 and worker 3 of four, two environments each: 0.4^1, ^2, ^7, ^8.
+    elastic = "{min: 1, max: 4, replicas: 2}"
+    found = [*epsilons(elastic, 0), *epsilons(elastic, 3)]
+    assert found == pytest.approx([0.4, 0.16, 0.0016384, 0.00065536])
+    # Two workers: 0.4^(1 + 7 i/3).
+    fixed = epsilons("{replicas: 2}", 1)
+    assert fixed == pytest.approx([0.4 ** (1 + 14 / 3), 0.4**8])

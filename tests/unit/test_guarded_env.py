@@ -308,7 +308,7 @@ spec = {"env": {"id": "E3-v0", "vectorization": "async"}}
 values = {"apiVersion": "rollstream/v1", "kind": "Experiment"}
 experiment = from_values(values | {"metadata": {"name": "exp"}, "spec": spec})
 settings = Settings(env_modules=("tests.unit.envs",))
-role.load_context = lambda name, kind, index: role.RoleContext(
+role.load_context = lambda name, kind, index, offset: role.RoleContext(
     settings, experiment, "run1", kind, index, -1
 )
 role.role_main("worker", run, ["exp"])

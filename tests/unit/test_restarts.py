@@ -21,10 +21,18 @@ def test_jitter_spreads_a_delay_by_half():
 
 def test_a_process_that_fails_again_and_again_is_given_up():
     failures = Failures()
-    for _ in range(MAX_FAILURES):
+    for _ in range(MAX_FAILURES - 1):
         failures = after_failure(failures, 99.0, 100.0, 0.0)
         assert not failures.gave_up
     assert after_failure(failures, 99.0, 100.0, 0.0).gave_up
+
+
+def test_the_spec_says_after_how_many_failures():
+    once = after_failure(Failures(), 99.0, 100.0, 0.0, max_failures=2)
+    assert not once.gave_up
+    assert after_failure(once, 99.0, 100.0, 0.0, max_failures=2).gave_up
+    # A process that was well for a minute has failed once again, not twice.
+    assert not after_failure(once, 30.0, 100.0, 0.0, max_failures=2).gave_up
 
 
 def test_a_healthy_minute_forgives():

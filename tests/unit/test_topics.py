@@ -1,9 +1,12 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infra.control.members import experiment_topics
 from schemas import records
 from schemas.experiment import load_file
 from schemas.topics import (
+    EXPERIMENT_NAME,
     TOPICS,
     TRAJECTORIES,
     check_name,
@@ -16,6 +19,11 @@ from schemas.topics import (
 )
 from tests.unit.test_experiment import SAMPLE
 
+# Names of our own topics and roles among them.
+NAMES = st.sampled_from(
+    sorted({t.suffix for t in TOPICS} | {"processor", "learner", "rollstream"})
+) | st.from_regex(EXPERIMENT_NAME, fullmatch=True)
+
 
 def test_the_map_names_records_that_exist_and_each_topic_once():
     assert len({topic.suffix for topic in TOPICS}) == len(TOPICS)
@@ -26,6 +34,23 @@ def test_the_map_names_records_that_exist_and_each_topic_once():
         config = topic_config(topic)
         assert config["cleanup.policy"] == topic.cleanup
         assert config["message.timestamp.type"] == "LogAppendTime"
+
+
+@given(NAMES, NAMES)
+def test_no_name_makes_a_topic_that_is_another_ones(one, other):
+    """Hence no name is reserved: `status` and `w0-replay` are names like others."""
+    if one == other:
+        return
+    shared = [topic_name(t) for t in TOPICS if not t.per_experiment]
+    mine, theirs = (
+        [topic_name(t, name) for t in TOPICS if t.per_experiment]
+        + [group_name(name, role) for role in ("processor", "learner")]
+        for name in (one, other)
+    )
+    # Kafka's metrics write "." as "_": topics that differ in that only collide.
+    found = [name.replace(".", "_") for name in (*shared, *mine, *theirs)]
+    assert len(set(found)) == len(found)
+    assert max(map(len, found)) <= 249
 
 
 def test_one_prefix_covers_an_experiment():

@@ -1,0 +1,74 @@
+"""What takes long and may be repeated: done one after the other, beside the leader."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Hashable
+
+from infra.errors import RollstreamError
+
+_RETRY_S = 5.0
+_POLL_S = 0.5
+_log = logging.getLogger("rollstream.leader")
+
+
+class Chores:
+    """Each chore has a key, and is done once; one that fails is repeated later."""
+
+    def __init__(self) -> None:
+        self._queue: queue.Queue[tuple[Hashable, Callable[[], object]]] = queue.Queue()
+        self._done: set[Hashable] = set()
+        self._waiting: set[Hashable] = set()
+        self._problems: dict[Hashable, str] = {}
+        self._retry_at_s: dict[Hashable, float] = {}
+        self._closed = threading.Event()
+
+    def see_to(self, key: Hashable, action: Callable[[], object]) -> bool:
+        """Return whether it is done; else it will be."""
+        if key in self._done:
+            return True
+        late = time.monotonic() >= self._retry_at_s.get(key, 0.0)
+        if key not in self._waiting and late:
+            self._waiting.add(key)
+            self._queue.put((key, action))
+        return False
+
+    def is_busy(self, key: Hashable) -> bool:
+        """Whether it waits or is under way."""
+        return key in self._waiting
+
+    def problem(self, key: Hashable) -> str:
+        """Return why it failed last; empty: it did not."""
+        return self._problems.get(key, "")
+
+    def close(self) -> None:
+        """Begin no other chore."""
+        self._closed.set()
+
+    def run(self) -> None:
+        """Work until closed."""
+        while not self._closed.is_set():
+            try:
+                key, action = self._queue.get(timeout=_POLL_S)
+            except queue.Empty:
+                continue
+            try:
+                action()
+            except RollstreamError as exc:
+                self._fail(key, exc.problem)
+            except Exception as exc:
+                # Of one experiment: all others go on, and this one says so.
+                _log.exception("%s", key)
+                self._fail(key, repr(exc))
+            else:
+                self._problems.pop(key, None)
+                self._done.add(key)
+            self._waiting.discard(key)
+
+    def _fail(self, key: Hashable, problem: str) -> None:
+        _log.info("%s is tried again: %s", key, problem)
+        self._problems[key] = problem
+        self._retry_at_s[key] = time.monotonic() + _RETRY_S

@@ -1,0 +1,290 @@
+"""What a leader does beside placing: judge, tell, mend the topic, clean up."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from infra.control.chores import Chores
+from infra.control.desired import Desired, Entry, PublishedExperiment
+from infra.control.durable_acts import DurableActs
+from infra.control.election import Cluster, Leadership
+from infra.control.judging import Case, Judge
+from infra.control.members import ensure_experiment_topics
+from infra.control.mending import Mender
+from infra.control.notices import Notices
+from infra.control.placement import Placement
+from infra.control.plans import RoleAssignment
+from infra.control.standings import Facts, Standing, standing
+from infra.control.status_board import StatusBoard
+from infra.control.statuses import publish_status, summary_of
+from infra.control.wants import Counts
+from infra.errors import RollstreamError
+from infra.settings import Settings
+from schemas.records import RoleStatus
+from schemas.topics import check_name
+
+# How often the figures of a running experiment are published.
+_FIGURES_S = 10.0
+# A status that was sent is on its way for so long at the most.
+_ON_ITS_WAY_S = 5.0
+# An agent that is frozen must not keep a finished experiment from being finished.
+_ENDING_S = 60.0
+_WHOLE = "experiment"
+_log = logging.getLogger("rollstream.leader")
+
+
+class Duties:
+    """A term's; all that is remembered here can be lost with the term."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        leadership: Leadership,
+        notices: Notices,
+        board: StatusBoard,
+        judge: Judge,
+        chores: Chores,
+    ) -> None:
+        self._settings = settings
+        self._leadership = leadership
+        self._notices = notices
+        self._board = board
+        self._judge = judge
+        self._chores = chores
+        self._acts = DurableActs(settings, leadership)
+        self._mender = Mender(self._acts, notices, chores)
+        self._cases: dict[str, Case] = {}
+        self._finished_at_s: dict[tuple[str, str], float] = {}
+        self._sent: dict[str, tuple[Standing, str, float]] = {}
+        self._bad_names: set[str] = set()
+
+    def is_over(self, published: PublishedExperiment) -> bool:
+        """Whether the run is finished, or is known to be about to."""
+        if self._told(published, "finished"):
+            return True
+        verdict = self._judge.verdict(published)
+        return verdict is not None and verdict.finish is not None
+
+    def not_ready(self, published: PublishedExperiment) -> str:
+        """Return why nothing of it can be started or moved yet; empty: it can."""
+        if published.experiment.spec.state == "stopped":
+            return ""
+        key = ("topics", published.experiment.name, published.run_id)
+        if not self._chores.see_to(
+            key,
+            self._acts.while_leading(
+                lambda: ensure_experiment_topics(self._settings, published.experiment)
+            ),
+        ):
+            return self._chores.problem(key) or "its topics are being made"
+        # Who is over must not be started for a moment under each new leader.
+        if self._judge.verdict(published) is None:
+            self._case(published)
+            return "its metrics are being read"
+        return ""
+
+    def scaled(
+        self, published: PublishedExperiment, before: Counts, now: Counts, reason: str
+    ) -> None:
+        """Tell of another number of processes."""
+        for role, old, new in (
+            ("worker", before.workers, now.workers),
+            ("processor", before.processors, now.processors),
+        ):
+            if old != new and self._leadership.is_sure:
+                self._notices.event(
+                    published.experiment.name,
+                    published.run_id,
+                    role,
+                    max(new - 1, 0),
+                    "scaled",
+                    f"from {old} to {new}: {reason}",
+                )
+
+    def moved(
+        self, role: RoleAssignment, before: str, now: str, cluster: Cluster
+    ) -> None:
+        """Tell of a role that another agent runs from now on."""
+        why = "where it fits no more" if before in cluster.agents else "which is gone"
+        reason = f"from {before}, {why}, to {now}"
+        _log.info("%s %s/%d moves %s", role.experiment, role.role, role.index, reason)
+        if self._leadership.is_sure:
+            self._notices.event(
+                role.experiment,
+                role.run_id,
+                role.role,
+                role.index,
+                "moved",
+                reason,
+                "warning",
+            )
+
+    def attend(
+        self,
+        desired: Desired,
+        cluster: Cluster,
+        waits_for: dict[str, str],
+        placement: Placement,
+    ) -> None:
+        """See to everything else that the topic of experiments asks for."""
+        judged = set()
+        for name, entry in sorted(desired.entries.items()):
+            if not self._is_name(name):
+                continue
+            self._mender.mend(name, entry, desired)
+            if name in cluster.claims:
+                continue
+            if entry.deleted:
+                self._sent.pop(name, None)
+                self._mender.clean(name, entry, desired)
+                continue
+            published = entry.accepted
+            if published is not None and published.managed_by != "agents":
+                continue
+            if published is None and entry.refused is None:
+                continue
+            facts = self._facts(name, entry, waits_for, placement)
+            if published is not None and self._judges(published, facts.live):
+                judged.add(name)
+            self._publish(name, published, facts)
+        self._cases = {k: v for k, v in self._cases.items() if k in judged}
+        self._judge.take(self._cases)
+
+    def _is_name(self, name: str) -> bool:
+        try:
+            check_name(name)
+        except ValueError as exc:
+            if name not in self._bad_names and len(self._bad_names) < 1_000:
+                self._bad_names.add(name)
+                _log.warning("a spec is passed over: %s", exc)
+            return False
+        return True
+
+    def _facts(
+        self,
+        name: str,
+        entry: Entry,
+        waits_for: dict[str, str],
+        placement: Placement,
+    ) -> Facts:
+        refusal = self._mender.refusal(name)
+        published = entry.accepted
+        if published is None:
+            return Facts(entry, refusal)
+        verdict = self._judge.verdict(published)
+        finish = verdict.finish if verdict else None
+        ends = finish is not None or published.experiment.spec.state == "stopped"
+        return Facts(
+            entry,
+            refusal,
+            waits_for.get(name, ""),
+            {k: agent for k, agent in placement.where.items() if k.experiment == name},
+            {k: why for k, why in placement.pending.items() if k.experiment == name},
+            self._board.of(name, published.run_id),
+            self._leadership.live_roles(name) if ends else 0,
+            finish.reason if finish else "",
+        )
+
+    def _judges(self, published: PublishedExperiment, live: int) -> bool:
+        """Keep a run's case up to date; return whether it has one."""
+        name, run_id = published.experiment.name, published.run_id
+        if self._told(published, "finished"):
+            return False
+        if published.experiment.spec.state == "stopped":
+            return False
+        case = self._cases.get(name)
+        if case is None or case.published.run_id != run_id:
+            return False
+        verdict = self._judge.verdict(published)
+        if verdict is None or verdict.finish is None:
+            self._cases[name] = Case(published, case.wall_before_s)
+            return True
+        since_s = self._finished_at_s.setdefault((name, run_id), time.monotonic())
+        all_ended = live == 0 or time.monotonic() - since_s > _ENDING_S
+        self._cases[name] = Case(published, case.wall_before_s, all_ended)
+        if verdict.is_final:
+            self._finish(published)
+        return True
+
+    def _finish(self, published: PublishedExperiment) -> None:
+        def finish() -> None:
+            verdict = self._judge.verdict(published)
+            if verdict is None or verdict.finish is None:
+                raise RollstreamError("its metrics are being read again")
+            reason = verdict.finish.reason
+            publish_status(
+                self._acts.sender, published, "finished", reason, verdict.summary
+            )
+            name, run_id = published.experiment.name, published.run_id
+            self._notices.event(name, run_id, _WHOLE, 0, "finished", reason)
+
+        key = ("finish", published.experiment.name, published.run_id)
+        self._chores.see_to(key, self._acts.while_leading(finish))
+
+    def _case(self, published: PublishedExperiment) -> None:
+        name = published.experiment.name
+        case = self._cases.get(name)
+        if case is None or case.published.run_id != published.run_id:
+            self._cases[name] = Case(published, _past_s(self._whole(published)))
+            self._judge.take(self._cases)
+
+    def _publish(
+        self, name: str, published: PublishedExperiment | None, facts: Facts
+    ) -> None:
+        """Publish the state of an experiment when it changed, and its figures."""
+        run_id = published.run_id if published else ""
+        told = self._board.of(name, run_id).get(f"{_WHOLE}/0")
+        if told is not None and told.state == "finished":
+            return
+        found, now_s = standing(facts), time.monotonic()
+        sent, sent_run, sent_at_s = self._sent.get(name, (None, "", 0.0))
+        is_same = told is not None and found == Standing(told.state, told.reason)
+        if (sent, sent_run) == (found, run_id):
+            verdict = self._judge.verdict(published) if published else None
+            late_s = _ON_ITS_WAY_S if not is_same else _FIGURES_S
+            if now_s - sent_at_s < late_s or (is_same and verdict is None):
+                return
+        elif is_same:
+            self._sent[name] = (found, run_id, now_s)
+            return
+        if not self._leadership.is_sure:
+            return
+        self._sent[name] = (found, run_id, now_s)
+        self._notices.status(
+            name,
+            run_id,
+            _WHOLE,
+            0,
+            found.state,
+            found.reason,
+            summary=self._figures(published, told),
+        )
+        if found.state == "degraded" and (told is None or told.state != "degraded"):
+            self._notices.event(
+                name, run_id, _WHOLE, 0, "degraded", found.reason, "alert"
+            )
+
+    def _figures(
+        self, published: PublishedExperiment | None, told: RoleStatus | None
+    ) -> str | None:
+        verdict = self._judge.verdict(published) if published else None
+        if verdict is not None:
+            return verdict.summary.to_json()
+        return told.summary if told else None
+
+    def _whole(self, published: PublishedExperiment) -> RoleStatus | None:
+        name, run_id = published.experiment.name, published.run_id
+        return self._board.of(name, run_id).get(f"{_WHOLE}/0")
+
+    def _told(self, published: PublishedExperiment, state: str) -> bool:
+        told = self._whole(published)
+        return told is not None and told.state == state
+
+
+def _past_s(told: RoleStatus | None) -> float:
+    """Return how long a run had gone on by its newest status, whoever wrote that."""
+    summary = summary_of(told) if told else None
+    wall_s = summary.wall_s if summary else 0.0
+    is_sound = isinstance(wall_s, int | float) and 0 <= wall_s < 1e12
+    return float(wall_s) if is_sound else 0.0

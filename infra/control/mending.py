@@ -1,0 +1,80 @@
+"""Refused and deleted specs: told of, put right in the topic, cleaned up after."""
+
+from __future__ import annotations
+
+import logging
+
+from infra.control.chores import Chores
+from infra.control.deletion import clean_up
+from infra.control.desired import Desired, Entry, PublishedExperiment, Refusal
+from infra.control.durable_acts import DurableActs
+from infra.control.experiments import restore
+from infra.control.notices import Notices
+from infra.errors import RollstreamError
+
+_log = logging.getLogger("rollstream.leader")
+
+
+class Mender:
+    """A term's; what it remembers is only what it has told already."""
+
+    def __init__(self, acts: DurableActs, notices: Notices, chores: Chores) -> None:
+        self._acts = acts
+        self._notices = notices
+        self._chores = chores
+        self._refusals: dict[str, tuple[Refusal, PublishedExperiment | None]] = {}
+
+    def refusal(self, name: str) -> Refusal | None:
+        """Return the newest refusal, until another spec comes in force."""
+        found = self._refusals.get(name)
+        return found[0] if found else None
+
+    def mend(self, name: str, entry: Entry, desired: Desired) -> None:
+        """Tell of a refused spec; put what is in force behind it, for compaction."""
+        refused, known = self._refusals.get(name, (None, None))
+        if entry.refused is None:
+            if refused is not None and not _same(known, entry.accepted):
+                del self._refusals[name]
+            return
+        if refused != entry.refused:
+            self._refusals[name] = (entry.refused, entry.accepted)
+            self._tell(name, entry.refused, entry.accepted)
+
+        def put_behind() -> None:
+            if desired.of(name) == entry:
+                restore(self._acts.sender, name, entry)
+
+        if entry.accepted is not None or entry.deleted:
+            key = ("restore", name, entry.refused.offset)
+            self._chores.see_to(key, self._acts.while_leading(put_behind))
+
+    def clean(self, name: str, entry: Entry, desired: Desired) -> None:
+        """Remove what an experiment has left, once for each tombstone."""
+
+        def clean() -> None:
+            if not desired.of(name).deleted:
+                return  # it was launched again
+            if self._acts.leadership.live_roles(name):
+                raise RollstreamError(f"roles of {name} are still ending")
+            clean_up(self._acts.settings, name)
+
+        key = ("clean", name, entry.tombstone_offset)
+        self._chores.see_to(key, self._acts.while_leading(clean))
+
+    def _tell(
+        self, name: str, refused: Refusal, known: PublishedExperiment | None
+    ) -> None:
+        reason = f"offset {refused.offset}: {refused.reason}"
+        _log.warning("a spec of %s is refused: %s", name, reason)
+        # Without a spec in force there may be no topic for it.
+        if known is not None and self._acts.leadership.is_sure:
+            run_id = known.run_id
+            self._notices.event(
+                name, run_id, "experiment", 0, "refused", reason, "warning"
+            )
+
+
+def _same(a: PublishedExperiment | None, b: PublishedExperiment | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return (a.experiment, a.run_id) == (b.experiment, b.run_id)

@@ -1,0 +1,110 @@
+"""What is known of an experiment -> its state in one word, and why; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from infra.control.desired import Entry, Refusal
+from infra.control.placement import RoleKey
+from schemas.records import RoleStatus
+
+_SHOWN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The state of an experiment.
+
+    Attributes:
+        state: pending, running, paused, degraded, stopped or refused.
+        reason: in one line.
+    """
+
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the leader knows of an experiment that agents are to run.
+
+    Attributes:
+        entry: what the topic says.
+        refusal: the newest refused spec, also when what was in force was restored.
+        waits_for: why none of its roles is placed yet; empty: nothing is in the way.
+        placed: which agent each of its roles is given.
+        pending: why others are nowhere.
+        roles: what agents say of its processes, by ``role/index``.
+        live: how many of its roles are registered.
+        finishing: why it is over, while its roles still end.
+    """
+
+    entry: Entry
+    refusal: Refusal | None = None
+    waits_for: str = ""
+    placed: Mapping[RoleKey, str] | None = None
+    pending: Mapping[RoleKey, str] | None = None
+    roles: Mapping[str, RoleStatus] | None = None
+    live: int = 0
+    finishing: str = ""
+
+
+def standing(facts: Facts) -> Standing:
+    """Return the state; the first rule that holds.
+
+    1. Nothing was ever accepted: refused.
+    2. It is to be stopped: stopped.
+    3. A role was given up: degraded.
+    4. A role has no place: pending.
+    5. What is wanted: running or paused.
+    """
+    refusal = facts.refusal
+    accepted = facts.entry.accepted
+    if accepted is None:
+        return Standing("refused", _refused(refusal) if refusal else "no spec")
+    found = _of_accepted(facts, accepted.experiment.spec.state)
+    if refusal is None:
+        return found
+    return Standing(found.state, f"{found.reason}; {_refused(refusal)}")
+
+
+def _of_accepted(facts: Facts, wanted: str) -> Standing:
+    if wanted == "stopped":
+        still = f"{facts.live} roles are still ending" if facts.live else "no role runs"
+        return Standing("stopped", still)
+    if facts.finishing:
+        return Standing(wanted, f"finishing: {facts.finishing}")
+    if facts.waits_for:
+        return Standing("pending", facts.waits_for)
+    placed, pending = facts.placed or {}, facts.pending or {}
+    keys = {str(key) for key in placed}
+    given_up = [
+        f"{key}: {each.reason}"
+        for key, each in sorted((facts.roles or {}).items())
+        if each.state == "failed" and key in keys
+    ]
+    if given_up:
+        return Standing("degraded", _few(given_up))
+    if pending:
+        return Standing(
+            "pending", _few([f"{k}: {pending[k]}" for k in sorted(pending)])
+        )
+    agents = len(set(placed.values()))
+    return Standing(
+        wanted,
+        f"{_count(len(placed), 'role')} on {_count(agents, 'agent')}",
+    )
+
+
+def _refused(refusal: Refusal) -> str:
+    return f"the spec at offset {refusal.offset} is refused: {refusal.reason}"
+
+
+def _few(reasons: list[str]) -> str:
+    more = f" (and {len(reasons) - _SHOWN} more)" if len(reasons) > _SHOWN else ""
+    return "; ".join(reasons[:_SHOWN]) + more
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + "s" * (number != 1)

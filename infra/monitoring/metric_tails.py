@@ -1,0 +1,177 @@
+"""The ends of many metrics topics -> the newest figures of each experiment.
+
+What `rollstream ps` shows: one consumer for all, and a few records of each topic.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from infra.kafka.clients import Traffic, make_admin, make_consumer
+from infra.kafka.reading import Message, to_message
+from infra.settings import Settings
+from schemas.codec import decode
+from schemas.errors import SchemaError
+from schemas.records import EpisodesFinished, Evaluation, MetricsPoint
+from schemas.topics import METRICS, topic_name
+
+_TIMEOUT_S = 10.0
+_BATCH = 2_000
+_EPISODES = 100
+# Its two methods are the only untyped ones of the client.
+_OFFSETS: Any = OffsetSpec
+
+Record = TypeVar("Record", MetricsPoint, Evaluation, EpisodesFinished)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What the newest metrics of a run say; None: nothing.
+
+    Attributes:
+        mean_return: of the newest evaluation, or else of the newest episodes.
+        is_greedy: it is of an evaluation.
+    """
+
+    env_steps: int | None = None
+    updates: int | None = None
+    mean_return: float | None = None
+    is_greedy: bool = False
+
+
+def read_figures(
+    settings: Settings, run_ids: Mapping[str, str], records: Mapping[str, int]
+) -> dict[str, Figures]:
+    """Return the newest figures of many experiments.
+
+    Args:
+        settings: where the cluster is.
+        run_ids: of each experiment.
+        records: how many of its newest metrics are looked at.
+    """
+    tails = read_tails(
+        settings, {topic_name(METRICS, name): records[name] for name in run_ids}
+    )
+    return {
+        name: figures_of(tails.get(topic_name(METRICS, name), []), run_id)
+        for name, run_id in run_ids.items()
+    }
+
+
+def figures_of(tail: list[Message], run_id: str) -> Figures:
+    """Return what a run's newest metrics say; oldest first. Few are decoded."""
+    learner = _newest(tail, "learner/0", MetricsPoint, run_id)
+    values = learner.values if learner else {}
+    mean, is_greedy = _mean_return(tail, run_id)
+    return Figures(
+        env_steps=int(values["env_steps"]) if "env_steps" in values else None,
+        updates=int(values["updates"]) if "updates" in values else None,
+        mean_return=mean,
+        is_greedy=is_greedy,
+    )
+
+
+def read_tails(
+    settings: Settings, records: Mapping[str, int]
+) -> dict[str, list[Message]]:
+    """Return the newest records of topics of one partition, at most so many of each.
+
+    Topics that do not exist are absent; so is what does not come within seconds.
+    """
+    starts = _starts(settings, records)
+    found: dict[str, list[Message]] = {topic: [] for topic in starts}
+    if not starts:
+        return found
+    consumer = make_consumer(
+        settings,
+        group=None,
+        client_id="tails",
+        traffic=Traffic.CONTROL,
+        overrides={"enable.partition.eof": True},
+    )
+    with closing(consumer):
+        consumer.assign(
+            [TopicPartition(topic, 0, start) for topic, start in starts.items()]
+        )
+        _read(consumer, found)
+    return found
+
+
+def _read(consumer: Consumer, found: dict[str, list[Message]]) -> None:
+    open_topics, deadline_s = set(found), time.monotonic() + _TIMEOUT_S
+    while open_topics and time.monotonic() < deadline_s:
+        # The client waits for as many as are asked for, unless the time is up.
+        for raw in consumer.consume(_BATCH, 0.05):
+            error = raw.error()
+            if error is None:
+                found[str(raw.topic())].append(to_message(raw))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                open_topics.discard(str(raw.topic()))
+
+
+def _starts(settings: Settings, records: Mapping[str, int]) -> dict[str, int]:
+    admin = make_admin(settings)
+    places = [TopicPartition(topic, 0) for topic in records]
+    if not places:
+        return {}
+    asked = [
+        admin.list_offsets(dict.fromkeys(places, spec), request_timeout=_TIMEOUT_S)
+        for spec in (_OFFSETS.earliest(), _OFFSETS.latest())
+    ]
+    first, end = ({p.topic: _offset(f) for p, f in each.items()} for each in asked)
+    starts = {}
+    for topic, count in records.items():
+        begin, last = first[topic], end[topic]
+        if begin is not None and last is not None and last > begin:
+            starts[topic] = max(begin, last - count)
+    return starts
+
+
+def _offset(future: Future[Any]) -> int | None:
+    try:
+        return int(future.result(_TIMEOUT_S).offset)
+    except KafkaException:
+        return None  # no such topic any more
+
+
+def _mean_return(tail: list[Message], run_id: str) -> tuple[float | None, bool]:
+    evaluation = _newest(tail, "evaluator/0", Evaluation, run_id)
+    if evaluation is not None and evaluation.returns.array().size:
+        return float(evaluation.returns.array().mean()), True
+    returns: list[float] = []
+    for message in reversed(tail):
+        if len(returns) >= _EPISODES:
+            break
+        if message.key.startswith("worker/"):
+            episodes = _decoded(message, EpisodesFinished, run_id)
+            returns += episodes.returns.array().tolist() if episodes else []
+    return (float(np.mean(returns)), False) if returns else (None, False)
+
+
+def _newest(
+    tail: list[Message], key: str, kind: type[Record], run_id: str
+) -> Record | None:
+    for message in reversed(tail):
+        if message.key == key:
+            found = _decoded(message, kind, run_id)
+            is_beat = isinstance(found, MetricsPoint) and not found.values
+            if found is not None and not is_beat:
+                return found
+    return None
+
+
+def _decoded(message: Message, kind: type[Record], run_id: str) -> Record | None:
+    try:
+        record = decode(message.value, kind)
+    except SchemaError:
+        return None  # of another kind, or not ours
+    return record if record.run_id == run_id else None

@@ -1,0 +1,190 @@
+"""All experiments in one table: each topic is read once, however many there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from infra.clock import now_ms
+from infra.control.coordination import Coordination
+from infra.control.desired import Desired, Entry, PublishedExperiment, one_line
+from infra.control.experiments import run_started_ms
+from infra.control.scheduler import wanted_roles
+from infra.control.statuses import read_states, summary_of
+from infra.errors import RollstreamError
+from infra.kafka.clients import make_admin
+from infra.kafka.reading import read_to_end
+from infra.kafka.topic_description import topic_exists
+from infra.monitoring.metric_tails import Figures, read_figures
+from infra.settings import Settings
+from schemas.records import RoleStatus
+from schemas.topics import EXPERIMENT_NAME, EXPERIMENTS, STATUS, topic_name
+
+_ZOOKEEPER_S = 3.0
+# Of each process, and then some: the learner's newest is among them.
+_RECORDS_A_ROLE = 8
+_MIN_RECORDS, _MAX_RECORDS = 64, 4_096
+
+Live = dict[str, dict[str, dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class ExperimentRow:
+    """An experiment in one line; None: not known.
+
+    Attributes:
+        managed_by: ``run`` or ``agents``.
+        wanted: ``running``, ``paused`` or ``stopped``; "" when no spec is in force.
+        state: what was published of it; ``refused`` when no spec is in force.
+        reason: of that, or why its newest spec was refused.
+        roles_running: processes that live; None: ZooKeeper does not answer.
+        roles_wanted: processes that its spec asks for; the fewest, if elastic.
+        mean_return: of the newest evaluation when ``is_greedy``, else of episodes.
+        age_ms: since its run began.
+        agents: that run its roles.
+    """
+
+    experiment: str
+    run_id: str
+    managed_by: str
+    wanted: str
+    state: str
+    reason: str
+    roles_running: int | None
+    roles_wanted: int
+    env_steps: int | None
+    mean_return: float | None
+    is_greedy: bool
+    age_ms: int | None
+    agents: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Overview:
+    """All experiments by name, and the agents that live; None: not known."""
+
+    experiments: tuple[ExperimentRow, ...]
+    agents: tuple[str, ...] | None
+
+
+def read_overview(settings: Settings) -> Overview:
+    """Read what there is; needs ZooKeeper only for what runs.
+
+    Raises:
+        RollstreamError: the brokers do not answer.
+    """
+    live, agents = _read_live(settings)
+    desired = read_desired(settings)
+    entries = {
+        name: entry
+        for name, entry in sorted(desired.entries.items())
+        if EXPERIMENT_NAME.fullmatch(name) and not _is_gone(entry)
+    }
+    states = read_states(settings) if entries else {}
+    figures = _read_figures(settings, entries, states)
+    rows = [
+        _row(name, entry, states.get(name), figures.get(name, Figures()), live)
+        for name, entry in entries.items()
+    ]
+    return Overview(tuple(rows), agents)
+
+
+def read_desired(settings: Settings) -> Desired:
+    """Return the fold of the whole topic of experiments; empty before there is one."""
+    desired = Desired()
+    admin = make_admin(settings)
+    if all(topic_exists(admin, topic_name(topic)) for topic in (EXPERIMENTS, STATUS)):
+        for message in read_to_end(settings, topic_name(EXPERIMENTS)):
+            desired.apply(message)
+    return desired
+
+
+def live_agents(coordination: Coordination) -> tuple[str, ...]:
+    """Return the agents that take on work: a foreground run is none."""
+    return tuple(
+        sorted(name for name, facts in coordination.agents().items() if _works(facts))
+    )
+
+
+def _works(facts: dict[str, Any]) -> bool:
+    return "capacity" in facts
+
+
+def _is_gone(entry: Entry) -> bool:
+    return entry.accepted is None and entry.deleted
+
+
+def _read_live(settings: Settings) -> tuple[Live | None, tuple[str, ...] | None]:
+    try:
+        coordination = Coordination(settings)
+    except RollstreamError:
+        return None, None
+    try:
+        coordination.start(_ZOOKEEPER_S)
+        return coordination.roles_of_all(), live_agents(coordination)
+    except RollstreamError:
+        return None, None
+    finally:
+        coordination.close()
+
+
+def _read_figures(
+    settings: Settings, entries: dict[str, Entry], states: dict[str, RoleStatus]
+) -> dict[str, Figures]:
+    run_ids, records, found = {}, {}, {}
+    for name, entry in entries.items():
+        known = entry.accepted
+        if known is None:
+            continue
+        if (figures := _told(known, states.get(name))) is not None:
+            found[name] = figures
+            continue
+        spec = known.experiment.spec
+        roles = 3 + spec.workers.most_replicas + spec.processor.most_replicas
+        run_ids[name] = known.run_id
+        records[name] = min(max(_RECORDS_A_ROLE * roles, _MIN_RECORDS), _MAX_RECORDS)
+    return found | read_figures(settings, run_ids, records)
+
+
+def _told(known: PublishedExperiment, status: RoleStatus | None) -> Figures | None:
+    """Return what the newest status says of a run; None where that is not all."""
+    if status is None or status.run_id != known.run_id:
+        return None
+    summary = summary_of(status)
+    if summary is None or summary.eval_return_mean is None:
+        return None
+    return Figures(summary.env_steps, summary.updates, summary.eval_return_mean, True)
+
+
+def _row(
+    name: str,
+    entry: Entry,
+    status: RoleStatus | None,
+    figures: Figures,
+    live: Live | None,
+) -> ExperimentRow:
+    known = entry.accepted
+    roles = (live or {}).get(name, {})
+    reason = f"newest spec: {entry.refused.reason}" if entry.refused else ""
+    state = "refused"
+    if known is not None:
+        state = "pending" if known.managed_by == "agents" else "unknown"
+    if known is not None and status is not None and status.run_id == known.run_id:
+        state, reason = status.state, reason or one_line(status.reason)
+    wanted = wanted_roles(known.experiment.spec) if known else []
+    began_ms = run_started_ms(known.run_id) if known else None
+    return ExperimentRow(
+        experiment=name,
+        run_id=known.run_id if known else "",
+        managed_by=known.managed_by if known else "",
+        wanted=known.experiment.spec.state if known else "",
+        state=one_line(state),
+        reason=reason,
+        roles_running=None if live is None else len(roles),
+        roles_wanted=len(wanted) if state != "finished" else 0,
+        env_steps=figures.env_steps,
+        mean_return=figures.mean_return,
+        is_greedy=figures.is_greedy,
+        age_ms=max(0, now_ms() - began_ms) if began_ms is not None else None,
+        agents=tuple(sorted({str(facts.get("agent", "")) for facts in roles.values()})),
+    )

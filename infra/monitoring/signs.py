@@ -1,0 +1,104 @@
+"""The newest metrics of many experiments, and where their logs end.
+
+One consumer for all: an agent hears of everything that it hosts, and of nothing before.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_END,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import OffsetSpec
+
+from infra.kafka.clients import Traffic, make_admin, make_consumer
+from infra.kafka.reading import to_message
+from infra.settings import Settings
+from schemas.codec import decode
+from schemas.errors import SchemaError
+from schemas.records import MetricsPoint
+from schemas.topics import METRICS, topic_name
+
+_BATCH = 2_000
+_ANSWER_S = 3.0
+_LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_log = logging.getLogger("rollstream.health")
+
+Ends = dict[tuple[str, int], int]
+"""Where partitions end, by topic and number; those that do not answer are absent."""
+
+
+class Signs:
+    """Hears what processes tell, from now on."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._consumer = make_consumer(
+            settings, group=None, client_id="health", traffic=Traffic.CONTROL
+        )
+        self._admin = make_admin(settings, "health")
+        self._next: dict[str, int] = {}
+
+    def follow(self, experiments: Collection[str]) -> None:
+        """Hear of these from now on, and of no others."""
+        topics = {topic_name(METRICS, name) for name in experiments}
+        if topics == self._next.keys():
+            return
+        self._next = {topic: self._next.get(topic, OFFSET_END) for topic in topics}
+        self._assign()
+
+    def hear(self) -> list[MetricsPoint]:
+        """Return what was told since the last time, oldest first of each."""
+        found = []
+        for raw in self._consumer.consume(_BATCH, 0.0) if self._next else ():
+            error = raw.error()
+            if error is None:
+                message = to_message(raw)
+                self._next[message.topic] = message.offset + 1
+                try:
+                    found.append(decode(message.value, MetricsPoint))
+                except SchemaError:
+                    continue  # an evaluation, or none of ours
+            elif error.code() in (
+                KafkaError._AUTO_OFFSET_RESET,
+                KafkaError.OFFSET_OUT_OF_RANGE,
+            ):
+                self._next[str(raw.topic())] = OFFSET_END
+                self._assign()
+                break
+        return found
+
+    def ends(self, places: Iterable[tuple[str, int]]) -> Ends:
+        """Return where partitions end for readers; waits for the brokers, not long."""
+        asked = {TopicPartition(*place): _LATEST for place in places}
+        if not asked:
+            return {}
+        futures = self._admin.list_offsets(
+            asked,
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=_ANSWER_S,
+        )
+        found: Ends = {}
+        for place, future in futures.items():
+            try:
+                end = int(future.result(2 * _ANSWER_S).offset)
+            except (KafkaException, TimeoutError) as exc:
+                _log.debug("%s: %s", place, exc)
+                continue
+            found[place.topic, place.partition] = end
+        return found
+
+    def close(self) -> None:
+        """Leave the brokers."""
+        self._consumer.close()
+
+    def _assign(self) -> None:
+        self._consumer.assign(
+            [TopicPartition(topic, 0, at) for topic, at in self._next.items()]
+        )

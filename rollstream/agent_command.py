@@ -1,0 +1,136 @@
+"""``rollstream agent``: run this host's share of what was launched."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from infra.control.agent_reports import Happening
+    from infra.control.plans import Capacity
+
+EPILOG = "Example: rollstream agent --capacity cpu=2,gpu=0 --label zone=a"
+
+
+def agent(
+    capacity: Annotated[
+        str | None,
+        typer.Option(
+            metavar="cpu=N,gpu=N",
+            help="What specs may reserve; as it is not said: all cores, all GPUs.",
+        ),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="What specs may select; repeatable."),
+    ] = None,
+    env_module: Annotated[
+        list[str] | None,
+        typer.Option(help="Import this module of environments; repeatable."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON lines on stdout, only that.")
+    ] = False,
+) -> None:
+    """Run this host's share of all launched experiments, until Ctrl-C or SIGTERM.
+
+    Several agents share the work, also on one machine; one of them leads, and another
+    one when that is gone. Stopped, an agent stops its processes in order, and others
+    take them over. Exit code: 130 after Ctrl-C, 143 after SIGTERM, 1 on errors, 2 when
+    an option is refused.
+    """
+    from infra.control.agent import Agent
+    from infra.logs import configure_logging
+    from rollstream.machine import running, with_modules
+
+    has, labels = parse_capacity(capacity), parse_labels(label or [])
+    settings = with_modules(running(), env_module)
+    configure_logging(None, "agent", os.getpid())
+    show = _print_json if as_json else _line_printer()
+    found = Agent(settings, has, labels, show)
+    try:
+        found.start()
+        _announce(found.name, has, labels, as_json=as_json)
+        found.run()
+    finally:
+        found.close()
+
+
+def parse_capacity(text: str | None) -> Capacity:
+    """Return the capacity that ``cpu=2,gpu=0`` names; what is not named is all."""
+    from infra.control.plans import Capacity
+
+    amounts = {"cpu": float(os.cpu_count() or 1), "gpu": float(count_gpus())}
+    for part in text.split(",") if text else ():
+        name, _, value = part.partition("=")
+        name = name.strip()
+        try:
+            amount = float(value)
+        except ValueError:
+            amount = -1.0
+        if name not in amounts or not 0 <= amount <= 1e6:
+            raise typer.BadParameter(
+                f"--capacity: expected cpu=N,gpu=N with numbers, found {part!r}"
+            )
+        amounts[name] = amount
+    return Capacity(**amounts)
+
+
+def parse_labels(texts: Sequence[str]) -> dict[str, str]:
+    """Return the labels that ``zone=a`` and the like name."""
+    found = {}
+    for text in texts:
+        name, is_pair, value = text.partition("=")
+        if not (is_pair and name and value) or max(len(name), len(value)) > 63:
+            raise typer.BadParameter(
+                f"--label: expected NAME=VALUE of at most 63 characters each, found "
+                f"{text[:80]!r}"
+            )
+        found[name] = value
+    return found
+
+
+def count_gpus() -> int:
+    """Return how many GPUs the system shows."""
+    return len(list(Path("/dev").glob("nvidia[0-9]*")))
+
+
+def _announce(
+    name: str, has: Capacity, labels: dict[str, str], *, as_json: bool
+) -> None:
+    if as_json:
+        facts = {"kind": "agent", "name": name, "labels": labels, **has.model_dump()}
+        print(json.dumps(facts), flush=True)
+        return
+    shown = "".join(f", {key}={value}" for key, value in sorted(labels.items()))
+    print(f"agent {name}: cpu {has.cpu:g}, gpu {has.gpu:g}{shown}", flush=True)
+
+
+def _print_json(happening: Happening) -> None:
+    print(json.dumps(asdict(happening)), flush=True)
+
+
+def _line_printer() -> Callable[[Happening], None]:
+    from rich.console import Console
+    from rich.markup import escape
+
+    from rollstream.printable import printable
+
+    console = Console(highlight=False, soft_wrap=True)
+    styles = {"failed": "red", "restarted": "yellow", "started": "green"}
+
+    def show(happening: Happening) -> None:
+        role = f"{happening.experiment} {happening.role}/{happening.index}"
+        pid = f" (pid {happening.pid})" if happening.pid else ""
+        console.print(
+            f"{role} [{styles.get(happening.kind, 'dim')}]{happening.kind}[/]"
+            f"{pid}: {escape(printable(happening.reason))}"
+        )
+
+    return show

@@ -1,0 +1,141 @@
+"""``rollstream launch``: hand experiments to the agents."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from infra.control.launching import Launched
+    from rollstream.client import Client
+
+EPILOG = (
+    "Example: rollstream launch infra/experiments/cartpole-dqn.yaml "
+    "--set spec.workers.replicas=4 --follow"
+)
+
+
+def launch(
+    file: Annotated[Path, typer.Argument(help="The experiment, YAML or JSON.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="PATH=VALUE", help="Change the spec; repeatable."
+        ),
+    ] = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH=A,B", help="One experiment for each value; repeatable."
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="One experiment for each of so many seeds."),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Show it until it is finished.")
+    ] = False,
+    fresh: Annotated[
+        bool, typer.Option(help="Start over under a new run id; old data stays.")
+    ] = False,
+    env_module: Annotated[
+        list[str] | None,
+        typer.Option(help="Import this module of environments to check; repeatable."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON on stdout, only that.")
+    ] = False,
+) -> None:
+    """Hand an experiment to the agents, and return; with --follow, show it.
+
+    Launched again with the same spec, nothing changes; with another, its run goes on as
+    that. Ctrl-C of --follow ends the showing only. Exit code: 0 launched, or the target
+    was reached; with --follow 3 when a limit or `rollstream stop` ended it first, 130
+    after Ctrl-C; 1 on errors, 2 when the spec is refused.
+    """
+    # Here, not above: other commands need none of it.
+    from rich.console import Console
+
+    from rollstream.client import Client
+    from rollstream.machine import with_modules
+
+    console = Console(stderr=as_json, highlight=False)
+    experiments = _experiments(file, overrides or [], sweep or [], seeds)
+    if follow and len(experiments) > 1:
+        raise typer.BadParameter("--follow shows one experiment: leave it out")
+    with Client() as client:
+        client.settings = with_modules(client.settings, env_module)
+        client.check(*experiments)  # all, before the first is published
+        rows = []
+        for experiment in experiments:
+            launched = client.launch(experiment, fresh=fresh)
+            rows.append(_row(client, launched))
+            _say(console, rows[-1])
+        warn_without_agents(client)
+        if follow:
+            raise typer.Exit(_follow(client, experiments[0].name, console, as_json))
+    if as_json:
+        print(json.dumps(rows[0] if not (sweep or seeds) else rows))
+
+
+def warn_without_agents(client: Client) -> None:
+    """Say on stderr when nobody would do what is wanted."""
+    if not client.agents():
+        typer.echo("no agent runs: `rollstream agent` starts one", err=True)
+
+
+def _experiments(
+    file: Path, overrides: list[str], sweep: list[str], seeds: int | None
+) -> list[Any]:
+    from rollstream.client import load
+
+    if not sweep and seeds is None:
+        return [load(file, overrides)]
+    from rollstream.overrides import apply_overrides
+    from rollstream.sweeps import expand
+    from schemas.experiment import load_values
+
+    return list(expand(apply_overrides(load_values(file), overrides), sweep, seeds))
+
+
+def _row(client: Client, launched: Launched) -> dict[str, Any]:
+    from infra.control.statuses import read_summary
+
+    published = launched.published
+    name = published.experiment.name
+    done = None
+    if not launched.changed:
+        done = read_summary(client.settings, name, published.run_id)
+    return {
+        "experiment": name,
+        "run_id": published.run_id,
+        "offset": published.offset,
+        "changed": launched.changed,
+        "finished": done is not None,
+    }
+
+
+def _say(console: Console, row: dict[str, Any]) -> None:
+    what = "launched" if row["changed"] else "is launched already, and unchanged"
+    if row["finished"]:
+        what = "is finished already; --fresh starts over"
+    console.print(
+        f"{row['experiment']} {what} (run {row['run_id']})",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _follow(client: Client, name: str, console: Console, as_json: bool) -> int:
+    from rollstream.following import follow
+
+    moment, code = follow(client, name, console)
+    if as_json and moment.summary is not None:
+        print(moment.summary.to_json())
+    return code

@@ -1,0 +1,248 @@
+"""`rollstream ps`, the Client, and following what others run."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from infra.clock import now_ms
+from infra.control.deletion import delete_experiment
+from infra.control.edits import in_state
+from infra.control.experiments import new_run_id
+from infra.control.launching import change
+from infra.kafka.topic_admin import TopicConfig, ensure_topics
+from infra.monitoring import metric_tails
+from infra.monitoring.overview import read_overview
+from rollstream import Client
+from rollstream.cli import main
+from schemas.codec import encode
+from schemas.records import EpisodesFinished, MetricsPoint
+from schemas.tensors import pack
+from schemas.topics import EXPERIMENTS, METRICS, topic_name
+from tests.integration.control_rig import rig  # noqa: F401
+from tests.unit.test_experiment import SAMPLE
+
+pytestmark = pytest.mark.kafka
+RUN = new_run_id()
+
+
+def learner_point(name, run_id, steps):
+    return MetricsPoint(
+        name, run_id, "learner", 0, 1, now_ms(), {"env_steps": steps, "updates": 5.0}
+    )
+
+
+def episodes(name, run_id, *returns):
+    size = len(returns)
+    return EpisodesFinished(
+        name, run_id, "w0", 1, now_ms(), pack(np.zeros(size, "<i4")),
+        pack(np.zeros(size, "<i8")), pack(np.array(returns, "<f8")),
+        pack(np.ones(size, "<i4")), pack(np.zeros(size, "i1")),
+        pack(np.zeros(size, "<i8")),
+    )  # fmt: skip
+
+
+def test_100_experiments_are_listed_from_a_few_records_of_each(
+    rig,  # noqa: F811
+    monkeypatch,
+):
+    names = [f"many-{number}" for number in range(100)]
+    topics = [topic_name(METRICS, name) for name in names]
+    ensure_topics(rig.settings, [TopicConfig(topic, 1) for topic in topics])
+    rig.launch(rig.spec("many-first"))
+    for name, topic in zip(names, topics, strict=True):
+        rig.publish(rig.spec(name), -1, RUN)
+        rig.sender.send(topic, encode(learner_point(name, RUN, 7.0)), "learner/0")
+        rig.sender.send(topic, encode(learner_point(name, "old", 9.0)), "learner/0")
+        rig.sender.send(topic, encode(episodes(name, RUN, 20.0, 30.0)), "worker/0")
+    # One has a long past, of which nothing may be read.
+    for _ in range(3_000):
+        rig.sender.send(topics[0], b"of long ago", "worker/0")
+    rig.sender.send(topics[0], encode(learner_point(names[0], RUN, 8.0)), "learner/0")
+    rig.sender.flush(60)
+    rig.coordination.register_role(names[1], "worker/0", 1)
+    read, real = [], metric_tails.to_message
+
+    def count(raw):
+        if raw.topic() in topics:  # others may have left theirs on this cluster
+            read.append(1)
+        return real(raw)
+
+    monkeypatch.setattr(metric_tails, "to_message", count)
+    began_s = time.monotonic()
+    found = read_overview(rig.settings)
+    took_s = time.monotonic() - began_s
+    rows = {row.experiment: row for row in found.experiments}
+    assert rows.keys() >= {*names, "many-first"}
+    assert (rows[names[0]].env_steps, rows[names[0]].mean_return) == (8, None)
+    for name in names[1:]:
+        row = rows[name]
+        assert (row.env_steps, row.mean_return, row.is_greedy) == (7, 25.0, False)
+        assert (row.state, row.wanted, row.roles_wanted) == ("pending", "running", 5)
+    assert (rows[names[1]].roles_running, rows[names[2]].roles_running) == (1, 0)
+    assert rows[names[1]].agents == (rig.coordination.name,)
+    assert 0 <= rows[names[1]].age_ms < 600_000
+    assert found.agents == ()
+    assert len(read) < 100 * 3 + 100
+    print(f"{took_s:.2f} s")
+    assert took_s < 8  # 2 s on a machine that does nothing else
+
+
+def test_what_is_refused_deleted_or_hostile(rig):  # noqa: F811
+    published = rig.launch(rig.spec()).published
+    finished = rig.launch(rig.spec()).published
+    rig.finish(finished)
+    gone = rig.launch(rig.spec()).published.experiment.name
+    delete_experiment(rig.settings, rig.coordination, gone)
+    unreadable = rig.spec().name
+    topic = topic_name(EXPERIMENTS)
+    for key in (published.experiment.name, unreadable, "\x1b[31m", "a/b"):
+        rig.sender.send_and_wait(topic, b"garbage", key)
+    rows = {row.experiment: row for row in read_overview(rig.settings).experiments}
+    assert gone not in rows and "a/b" not in rows and "\x1b[31m" not in rows
+    row = rows[published.experiment.name]
+    assert row.wanted == "running" and "newest spec: expected the first" in row.reason
+    row = rows[unreadable]
+    assert (row.state, row.wanted, row.roles_wanted) == ("refused", "", 0)
+    row = rows[finished.experiment.name]
+    assert (row.state, row.env_steps, row.mean_return) == ("finished", 7_000, 480.5)
+    for key in ("\x1b[31m", "a/b"):
+        rig.sender.send_and_wait(topic, None, key)
+
+
+def test_a_client_does_what_the_commands_do(rig):  # noqa: F811
+    experiment = rig.spec()
+    with Client(rig.settings) as client:
+        launched = client.launch(experiment, overrides=["spec.workers.replicas=3"])
+        name = experiment.name
+        assert client.get(name) == launched.published
+        assert client.get(name).experiment.spec.workers.replicas == 3
+        assert name in [row.experiment for row in client.list()]
+        assert client.pause(name).published.experiment.spec.state == "paused"
+        assert not client.pause(name).changed
+        assert client.scale(name, workers=(2, 4)).changed
+        assert client.resume(name).published.experiment.spec.workers.max == 4
+        assert client.status(name).wanted == "running"
+        assert client.agents() == ()
+        moments = client.watch(name)
+        assert (next(moments).state, next(moments).is_over) == ("pending", False)
+        rig.finish(client.get(name))
+        *_, last = moments
+        assert (last.state, last.is_over, last.summary.env_steps) == (
+            "finished", True, 7_000,
+        )  # fmt: skip
+        assert client.stop(name, timeout_s=5).changed
+        assert len(client.delete(name).topics) == 9
+
+
+def test_who_watches_sees_stop_deletion_and_a_fresh_run(rig):  # noqa: F811
+    experiment = rig.spec()
+    first = rig.launch(experiment).published
+    with Client(rig.settings) as client:
+        moments = client.watch(experiment.name)
+        assert next(moments).published == first
+        second = rig.launch(experiment, fresh=True).published
+        seen = next(m for m in moments if m.published.run_id != first.run_id)
+        assert seen.published == second
+        assert seen.tick.progress.run_id in (first.run_id, second.run_id)
+        change(rig.settings, experiment.name, lambda e: in_state(e, "stopped"))
+        assert not next(moments).is_over  # nobody has said that it is
+        delete_experiment(rig.settings, rig.coordination, experiment.name)
+        *_, last = moments
+        assert (last.state, last.is_over) == ("deleted", True)
+
+
+def rollstream(*arguments):
+    return subprocess.Popen(
+        [sys.executable, "-m", "rollstream.cli", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Runs a command in this process; returns its exit code, stdout and stderr."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["rollstream", *arguments])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return (ended.value.code or 0, *capsys.readouterr())
+
+    return run
+
+
+def test_commands_answer_in_json_and_with_their_exit_codes(
+    rig,  # noqa: F811
+    run,
+    tmp_path,
+):
+    name = rig.spec().name
+    of_it = (str(SAMPLE), "--set", f"metadata.name={name}")
+    assert run("diff", *of_it)[0] == 1
+    code, out, err = run("launch", *of_it, "--json")
+    assert (code, json.loads(out)["changed"]) == (0, True)
+    assert "no agent runs: `rollstream agent` starts one" in err
+    assert run("diff", *of_it)[0] == 0
+    code, out, _ = run("diff", *of_it, "--set", "spec.learner.batchSize=64", "--json")
+    found = json.loads(out)
+    assert (code, found["restarts"], len(found["changes"])) == (1, ["learner"], 1)
+    assert run("diff", *of_it, "--set", "spec.processor.gamma=0.1")[0] == 2
+    assert run("diff", *of_it, "--set", "spec.sed=1")[0] == 2
+    code, out, _ = run("scale", name, "workers=3", "--json")
+    assert (code, json.loads(out)["changed"]) == (0, True)
+    assert run("scale", name, "workers=many")[0] == 2
+    code, out, _ = run("get", name)
+    path = tmp_path / "got.yaml"
+    path.write_text(out)
+    assert (code, run("diff", str(path))[0]) == (0, 0)
+    code, out, _ = run("ps", "--json")
+    (row,) = [row for row in json.loads(out) if row["experiment"] == name]
+    assert (code, row["roles_wanted"], row["wanted"]) == (0, 6, "running")
+    code, _, err = run("delete", name)
+    assert (code, "expected --yes" in err, "9 topics" in err) == (2, True, True)
+    code, out, _ = run("stop", name, "--json")
+    assert (code, json.loads(out)["state"]) == (0, "stopped")
+    code, out, _ = run("delete", name, "--yes", "--json")
+    assert (code, len(json.loads(out)["topics"])) == (0, 9)
+    for command in (("get", name), ("pause", name), ("delete", name, "--yes")):
+        code, out, err = run(*command)
+        assert (code, out) == (1, "") and f"found '{name}'" in err
+
+
+def test_follow_ends_as_run_does_and_ctrl_c_ends_only_that(rig):  # noqa: F811
+    name = rig.spec().name
+    command = ("launch", str(SAMPLE), "--set", f"metadata.name={name}", "--follow")
+    followed = rollstream(*command)
+    wait_for_line(followed.stdout, "env steps")
+    followed.send_signal(signal.SIGINT)
+    out, _ = followed.communicate(timeout=60)
+    assert followed.returncode == 130 and f"{name} goes on" in out
+    with Client(rig.settings) as client:
+        published = client.get(name)
+    assert published.experiment.spec.state == "running"
+    followed = rollstream(*command, "--json")
+    wait_for_line(followed.stderr, "env steps")
+    rig.finish(published)
+    out, err = followed.communicate(timeout=60)
+    assert (followed.returncode, json.loads(out)["env_steps"]) == (0, 7_000), err
+
+
+def wait_for_line(stream, text):
+    while line := stream.readline():
+        if text in line:
+            return
+    raise AssertionError("it has ended")
+
+
+def test_importing_rollstream_imports_next_to_nothing():
+    code = "import sys, rollstream; print('infra' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "False"

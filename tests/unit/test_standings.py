@@ -1,0 +1,60 @@
+"""What is known of an experiment -> its state and the reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from infra.control.desired import Entry, PublishedExperiment, Refusal
+from infra.control.placement import RoleKey
+from infra.control.standings import Facts, Standing, standing
+from schemas.experiment import from_values
+from schemas.records import RoleStatus
+from tests.unit.test_experiment import values
+
+WORKER, LEARNER = RoleKey("e", "worker", 0), RoleKey("e", "learner", 0)
+PLACED = {WORKER: "h-1", LEARNER: "h-2"}
+
+
+def facts(state="running", **more):
+    experiment = from_values(values(spec__state=state))
+    entry = Entry(PublishedExperiment(experiment, "r1", 7, "agents"), 7)
+    return Facts(entry, **{"placed": PLACED, "pending": {}, "roles": {}, **more})
+
+
+def status(role, index, state, reason=""):
+    return RoleStatus("e", "r1", role, index, state, "h", 1, 6, reason, 0)
+
+
+def test_what_is_wanted_is_the_state():
+    assert standing(facts()) == Standing("running", "2 roles on 2 agents")
+    assert standing(facts("paused")).state == "paused"
+    assert standing(facts("stopped", live=2)) == Standing(
+        "stopped", "2 roles are still ending"
+    )
+    assert standing(facts("stopped")) == Standing("stopped", "no role runs")
+
+
+def test_a_role_that_was_given_up_degrades():
+    given_up = {"worker/0": status("worker", 0, "failed", "boom")}
+    pending = {RoleKey("e", "worker", 1): "no agent fits"}
+    found = standing(facts(roles=given_up, pending=pending))
+    assert found == Standing("degraded", "worker/0: boom")
+    # Of one that is not wanted any more nobody needs to hear.
+    gone = {"worker/9": status("worker", 9, "failed", "boom")}
+    assert standing(facts(roles=gone)).state == "running"
+
+
+def test_what_has_no_place_is_pending_and_says_why():
+    pending = {RoleKey("e", "worker", n): "no agent fits" for n in (3, 1, 2)}
+    assert standing(facts(pending=pending)) == Standing(
+        "pending", "worker/1: no agent fits; worker/2: no agent fits (and 1 more)"
+    )
+    assert standing(facts(waits_for="its topics")) == Standing("pending", "its topics")
+
+
+def test_a_refusal_is_named_beside_the_state():
+    refused = facts(refusal=Refusal(9, "unknown key"))
+    said = "the spec at offset 9 is refused: unknown key"
+    assert standing(refused) == Standing("running", f"2 roles on 2 agents; {said}")
+    nothing = replace(refused, entry=Entry(None, 9, Refusal(9, "unknown key")))
+    assert standing(nothing) == Standing("refused", said)
