@@ -206,7 +206,7 @@ rates = st.floats(1.0, 200.0)
 # What fails is printed whole, and needs no shrinking.
 quick = settings(
     deadline=None,
-    max_examples=40,
+    max_examples=25,
     derandomize=True,
     phases=(Phase.explicit, Phase.generate),
 )
