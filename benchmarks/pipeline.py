@@ -199,11 +199,14 @@ def _figures(
     uses: list[ProcessUse],
 ) -> dict[str, Any]:
     steps = follower.progress.total("worker", "env_steps")
+    rows = steps + follower.progress.total("worker", "invalid_steps")
     size = follower.progress.total("worker", "bytes")
     return {
         "worker_steps_per_s": round(meter.worker_steps_per_s()),
         "learner_ready_steps_per_s": round(output["steps_per_s"]),
         "latency_ms": output["latency_ms"],
+        # The rest are resets, one after each episode.
+        "valid_share": round(steps / max(rows, 1), 4),
         "bytes_per_step": round(size / max(steps, 1), 1),
         "lost_steps": output["lost_steps"],
         "processes": [asdict(use) for use in uses],
@@ -230,6 +233,7 @@ def show(console: Console, load: Load, flow: str, found: dict[str, Any]) -> None
         f"p50 {latency['p50']:.0f}, p95 {latency['p95']:.0f}, "
         f"p99 {latency['p99']:.0f} ms",
     )
+    table.add_row("valid", f"{found['valid_share']:.1%} of the rows")
     table.add_row("bytes/step", f"{found['bytes_per_step']}")
     table.add_row("lost", f"{found['lost_steps']} steps")
     for use in found["processes"]:

@@ -59,7 +59,8 @@ def run(context: RoleContext, stop: StopRequest) -> int:
     epoch = register(sender, context, stop)
     reporter = Reporter(sender, context, epoch)
     # The first worker may be long in coming, and so may be a large buffer's rows.
-    Heartbeat().begin(reporter)
+    heartbeat = Heartbeat()
+    heartbeat.begin(reporter)
     roster = Roster(context, reporter, epoch)
     try:
         roster.wait_for_own()
@@ -74,6 +75,7 @@ def run(context: RoleContext, stop: StopRequest) -> int:
             sender.flush(LAST_FLUSH_S)
         raise
     finally:
+        heartbeat.end()
         roster.close()
 
 

@@ -52,6 +52,7 @@ class Evaluator:
             context, self._actors.feed, lambda credit: None, self._on_problem
         )
         self._best = BestPolicy(context, self._sender, self._on_problem)
+        self._heartbeat = Heartbeat()
         self._evaluated = NO_POLICY
         self._values = {"episodes": 0.0, "vector_steps": 0.0, "evaluating": 0.0}
         self._reported_at_s = 0.0
@@ -64,7 +65,7 @@ class Evaluator:
         """
         incarnation = register(self._sender, self._context, self._stop)
         self._reporter = Reporter(self._sender, self._context, incarnation)
-        Heartbeat().begin(self._reporter)
+        self._heartbeat.begin(self._reporter)
         self._best.recall()
         self._followed.start(incarnation)
         try:
@@ -82,6 +83,7 @@ class Evaluator:
             self._reporter.event("evaluator-failed", "alert", str(exc))
             raise
         finally:
+            self._heartbeat.end()
             self._followed.close()
             self._sender.flush(FLUSH_S)
         return EXIT_OK

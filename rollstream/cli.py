@@ -27,6 +27,7 @@ from rollstream import (
 from rollstream.errors import exits_with_a_message
 from rollstream.interrupts import interruptible
 from rollstream.machine import check_environment, running, with_modules
+from rollstream.options import File, Json, Overrides
 from rollstream.overrides import apply_overrides
 from rollstream.run_command import exit_code, run_experiment
 from schemas.experiment import Experiment, from_values, load_values
@@ -42,11 +43,6 @@ app = typer.Typer(
 bench = typer.Typer(help="Measure this machine with the production code.")
 app.add_typer(bench, name="bench", no_args_is_help=True)
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, only that.")]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="Change the spec; repeatable."),
-]
 EnvModule = Annotated[
     list[str] | None,
     typer.Option(help="Import this module of environments in workers; repeatable."),
@@ -58,7 +54,7 @@ EnvModule = Annotated[
     "--set spec.workers.replicas=4"
 )
 def run(
-    file: Annotated[Path, typer.Argument(help="The experiment, YAML or JSON.")],
+    file: File,
     fresh: Annotated[
         bool, typer.Option(help="Start over under a new run id; old data stays.")
     ] = False,
@@ -84,7 +80,7 @@ def run(
 
 @app.command(epilog="Example: rollstream validate my-experiment.yaml")
 def validate(
-    file: Annotated[Path, typer.Argument(help="The experiment, YAML or JSON.")],
+    file: File,
     overrides: Overrides = None,
     env_module: EnvModule = None,
     as_json: Json = False,

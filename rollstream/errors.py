@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from infra.errors import RollstreamError
+from rollstream.printable import printable
 from schemas.errors import SchemaError
 from schemas.experiment import SpecError
 
@@ -28,4 +29,6 @@ def exits_with_a_message() -> Iterator[None]:
 
 
 def _say(*lines: str) -> None:
-    print("rollstream: " + "\n  ".join(lines), file=sys.stderr)
+    # What topics, nodes and logs hold may be part of a message.
+    shown = [printable(part) for line in lines for part in line.splitlines()]
+    print("rollstream: " + "\n  ".join(shown), file=sys.stderr)

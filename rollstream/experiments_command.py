@@ -6,12 +6,12 @@ import json
 import re
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rollstream.launch_command import warn_without_agents
+from rollstream.options import File, Json, Overrides
 
 if TYPE_CHECKING:
     from infra.control.deletion import Belongings
@@ -24,8 +24,15 @@ EXIT_REFUSED = 2
 EXIT_NOT_CONFIRMED = 1
 _COUNT = re.compile(r"(\d{1,6})(?:\.\.(\d{1,6}))?")
 
-Name = Annotated[str, typer.Argument(help="The experiment's name.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, only that.")]
+
+def _checked(name: str) -> str:
+    from rollstream.lines import check_experiment
+
+    check_experiment(name)
+    return name
+
+
+Name = Annotated[str, typer.Argument(help="The experiment's name.", callback=_checked)]
 Timeout = Annotated[
     float, typer.Option(min=0, help="How long its roles may take to end, in seconds.")
 ]
@@ -66,13 +73,8 @@ def get(experiment: Name, as_json: Json = False) -> None:
 
 
 def diff(
-    file: Annotated[Path, typer.Argument(help="The experiment, YAML or JSON.")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="PATH=VALUE", help="Change the spec; repeatable."
-        ),
-    ] = None,
+    file: File,
+    overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
     """Say what `launch FILE` would change, and which processes that restarts.

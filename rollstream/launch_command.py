@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rollstream.options import File, Json, Overrides
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -21,13 +23,8 @@ EPILOG = (
 
 
 def launch(
-    file: Annotated[Path, typer.Argument(help="The experiment, YAML or JSON.")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="PATH=VALUE", help="Change the spec; repeatable."
-        ),
-    ] = None,
+    file: File,
+    overrides: Overrides = None,
     sweep: Annotated[
         list[str] | None,
         typer.Option(
@@ -48,9 +45,7 @@ def launch(
         list[str] | None,
         typer.Option(help="Import this module of environments to check; repeatable."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON on stdout, only that.")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Hand an experiment to the agents, and return; with --follow, show it.
 

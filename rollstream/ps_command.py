@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+from rollstream.options import Json
 
 if TYPE_CHECKING:
     from infra.monitoring.overview import ExperimentRow, Overview
@@ -17,9 +19,7 @@ PIPE_WIDTH = 200
 
 
 def ps(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON on stdout, only that.")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """List all experiments: what is wanted, what is, and how far they are.
 
@@ -46,6 +46,8 @@ def _show(found: Overview) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from rollstream.printable import printable
+
     width = None if sys.stdout.isatty() else PIPE_WIDTH
     table = Table(box=None, header_style="dim", pad_edge=False)
     table.add_column("EXPERIMENT", no_wrap=True)
@@ -54,7 +56,7 @@ def _show(found: Overview) -> None:
         table.add_column(column, justify=justify, overflow="fold")
     table.add_column("REASON", no_wrap=True, overflow="ellipsis")
     for row in found.experiments:
-        table.add_row(*(Text(cell) for cell in _cells(row)))
+        table.add_row(*(Text(printable(cell)) for cell in _cells(row)))
     Console(highlight=False, width=width).print(table)
 
 

@@ -18,6 +18,7 @@ from infra.settings import Settings
 from rollstream.curve import write_curve
 from rollstream.display import Display, LiveDisplay, PlainDisplay
 from rollstream.interrupts import Terminated
+from rollstream.printable import printable
 from schemas.experiment import Experiment
 
 EXIT_TARGET_MISSED = 3
@@ -146,7 +147,7 @@ def show_summary(console: Console, summary: Summary, directory: Path) -> None:
         rows["learning curve"] = str(curve_path(directory))
     for name, value in rows.items():
         # Not a table: a path that is cut or folded cannot be copied.
-        console.print(f"[dim]{name:<16}[/]{escape(value)}", soft_wrap=True)
+        console.print(f"[dim]{name:<16}[/]{escape(printable(value))}", soft_wrap=True)
 
 
 def exit_code(summary: Summary) -> int:

@@ -13,6 +13,7 @@ import typer
 from infra.errors import RollstreamError
 from infra.settings import Settings, load_settings
 from rollstream.machine import with_modules
+from rollstream.options import Json
 from schemas.experiment import EnvSpec, SpecError, from_values
 from schemas.topics import check_name
 
@@ -49,9 +50,7 @@ def init(
         list[str] | None,
         typer.Option(help="Import this module of environments; repeatable."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON on stdout, only that.")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Write a commented experiment to start from, for one environment.
 

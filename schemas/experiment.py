@@ -36,6 +36,8 @@ from schemas.spec_part import (
 from schemas.spec_text import load_json, load_text_file
 from schemas.topics import EXPERIMENT_NAME, check_name
 
+MAX_PARTITIONS = 1_024
+
 __all__ = [
     "EnvSpec",
     "Experiment",
@@ -78,7 +80,10 @@ class TopicsSpec(Part):
     """The experiment's topics; the number of partitions is for life."""
 
     partitions: int = Field(
-        8, ge=1, le=1_024, description="Of the big topics; cannot be changed later."
+        8,
+        ge=1,
+        le=MAX_PARTITIONS,
+        description="Of the big topics; cannot be changed later.",
     )
     disk_budget: Size = Field(
         20 * 10**9,

@@ -52,11 +52,12 @@ def _retain(ms: int = -1, **more: int) -> dict[str, str]:
 
 EXPERIMENTS = Topic(
     "experiments", "experiment", ("ExperimentSpec",), "compact",
-    ("cli",), ("cli", "every role"), per_experiment=False, config=_COMPACT,
+    ("cli", "agent"), ("cli", "agent", "every role"), per_experiment=False,
+    config=_COMPACT,
 )  # fmt: skip
 STATUS = Topic(
     "status", "experiment/role/index", ("RoleStatus",), "compact",
-    ("cli",), ("cli",), per_experiment=False, config=_COMPACT,
+    ("cli", "agent"), ("cli", "agent"), per_experiment=False, config=_COMPACT,
 )  # fmt: skip
 SCHEMAS = Topic(
     "schemas", "schema id", ("schema text",), "delete",
@@ -98,7 +99,7 @@ METRICS = Topic(
     config=_retain(_DAY_MS),
 )  # fmt: skip
 EVENTS = Topic(
-    "events", "role/index", ("Event",), "delete", ("every role",), ("cli",),
+    "events", "role/index", ("Event",), "delete", ("every role", "agent"), ("cli",),
     config=_retain(30 * _DAY_MS),
 )  # fmt: skip
 DEAD_LETTERS = Topic(

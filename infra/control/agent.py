@@ -21,9 +21,10 @@ from infra.control.placement import RoleKey
 from infra.control.plan_watch import Orders, PlanWatch
 from infra.control.plans import Capacity, Plan, facts_of_this_process
 from infra.control.reconcile import Launch
+from infra.control.role_environment import role_environment
 from infra.control.scheduler import FORKED, Assignment
 from infra.control.spawning import ForkServerSpawner
-from infra.control.supervisor import Supervisor, role_environment
+from infra.control.supervisor import Supervisor
 from infra.control.threads import Threads
 from infra.settings import Settings
 

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from confluent_kafka import KafkaException
 
@@ -23,7 +23,7 @@ from infra.kafka.reading import read_to_end
 from infra.monitoring.follow import READS
 from infra.monitoring.signs import Ends, Signs
 from infra.settings import Settings
-from schemas.experiment import Spec
+from schemas.experiment import MAX_PARTITIONS, Spec
 from schemas.records import MetricsPoint, Position
 from schemas.topics import METRICS, topic_name
 
@@ -176,7 +176,7 @@ class Checkups:
             # What one that was here before has told is still on its way.
             is_own = followed.floors[process] < point.incarnation == newest
             if process.assignment == who and is_own:
-                history.hear(point, followed.clock.now_s)
+                history.hear(_sound(point), followed.clock.now_s)
 
     def _ask(self, signs: Signs) -> Ends:
         places: set[tuple[str, int]] = set()
@@ -243,6 +243,20 @@ class Checkups:
         except (RollstreamError, KafkaException):
             return False  # whatever it is, it is not proved
         return False
+
+
+def _sound(point: MetricsPoint) -> MetricsPoint:
+    """Leave only positions that can be: anybody may write to the topic of metrics."""
+    topic = READS.get(point.role)
+    name = topic_name(topic, point.experiment) if topic else None
+    positions = tuple(
+        place
+        for place in point.positions
+        if place.topic == name
+        and 0 <= place.partition < MAX_PARTITIONS
+        and place.position >= 0
+    )
+    return replace(point, positions=positions)
 
 
 def _positions(history: History) -> tuple[Position, ...]:

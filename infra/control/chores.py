@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import queue
 import threading
 import time
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 
 from infra.errors import RollstreamError
 
@@ -15,30 +17,41 @@ _POLL_S = 0.5
 _log = logging.getLogger("rollstream.leader")
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class _Chore:
+    last: bool
+    number: int
+    key: Hashable = field(compare=False)
+    action: Callable[[], object] = field(compare=False)
+
+
 class Chores:
-    """Each chore has a key, and is done once; one that fails is repeated later."""
+    """Each chore has a key, and is done once; one that fails is repeated later.
+
+    One thread for all: what makes topics and what deletes those of the same name never
+    run at the same time.
+    """
 
     def __init__(self) -> None:
-        self._queue: queue.Queue[tuple[Hashable, Callable[[], object]]] = queue.Queue()
+        self._queue: queue.PriorityQueue[_Chore] = queue.PriorityQueue()
+        self._numbers = itertools.count()
         self._done: set[Hashable] = set()
         self._waiting: set[Hashable] = set()
         self._problems: dict[Hashable, str] = {}
         self._retry_at_s: dict[Hashable, float] = {}
         self._closed = threading.Event()
 
-    def see_to(self, key: Hashable, action: Callable[[], object]) -> bool:
-        """Return whether it is done; else it will be."""
+    def see_to(
+        self, key: Hashable, action: Callable[[], object], *, last: bool = False
+    ) -> bool:
+        """Return whether it is done; else it will be: ``last``, after the others."""
         if key in self._done:
             return True
         late = time.monotonic() >= self._retry_at_s.get(key, 0.0)
         if key not in self._waiting and late:
             self._waiting.add(key)
-            self._queue.put((key, action))
+            self._queue.put(_Chore(last, next(self._numbers), key, action))
         return False
-
-    def is_busy(self, key: Hashable) -> bool:
-        """Whether it waits or is under way."""
-        return key in self._waiting
 
     def problem(self, key: Hashable) -> str:
         """Return why it failed last; empty: it did not."""
@@ -52,11 +65,12 @@ class Chores:
         """Work until closed."""
         while not self._closed.is_set():
             try:
-                key, action = self._queue.get(timeout=_POLL_S)
+                chore = self._queue.get(timeout=_POLL_S)
             except queue.Empty:
                 continue
+            key = chore.key
             try:
-                action()
+                chore.action()
             except RollstreamError as exc:
                 self._fail(key, exc.problem)
             except Exception as exc:

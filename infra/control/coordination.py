@@ -34,7 +34,6 @@ from infra.control.znodes import (
     answer,
     facts_of,
     role_path,
-    roles_of_all,
     there,
 )
 from infra.errors import RollstreamError
@@ -138,9 +137,7 @@ class Coordination:
 
     def forget_role(self, experiment: str, key: str) -> None:
         """Remove a role process that ended."""
-        path = role_path(experiment, key)
-        if path in self._nodes:
-            self._put(path, None)
+        self._put(role_path(experiment, key), None)
 
     def heal_roles(self, experiment: str) -> None:
         """Register again what of ours is missing: another's was in its place.
@@ -193,10 +190,6 @@ class Coordination:
         """Return the role processes registered for an experiment."""
         return self._read_children(f"{ROLES}/{experiment}")
 
-    def roles_of_all(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """Return the role processes registered, by experiment; asks for all at once."""
-        return roles_of_all(self._client)
-
     def claimed_by(self, experiment: str) -> dict[str, Any] | None:
         """Return who runs an experiment in the foreground; None: nobody."""
         value, _ = there(lambda: self._client.get(f"{RUNS}/{experiment}"), (None, None))
@@ -234,7 +227,15 @@ class Coordination:
             if self._nodes.get(path) == value:
                 return
             self._nodes[path] = value
-        self._attempt(lambda: self._write(path, value))
+        self._attempt(partial(self._bring_about, path))
+
+    def _bring_about(self, path: str) -> None:
+        value = self._nodes.get(path)
+        self._write(path, value)
+        with self._lock:
+            # Agents see many roles come and go: what is gone is not remembered.
+            if value is None and self._nodes.get(path) is None:
+                self._nodes.pop(path, None)
 
     def _write(self, path: str, value: bytes | None) -> None:
         # An ephemeral node of a session that ended would vanish under us: make anew.
@@ -277,11 +278,8 @@ class Coordination:
                     break
 
     def _write_all(self) -> None:
-        with self._lock:
-            paths = list(self._nodes)
-        for path in paths:
-            # As it is by now: a role may have ended meanwhile.
-            self._write(path, self._nodes[path])
+        for path in list(self._nodes):
+            self._bring_about(path)
 
     def _attempt(self, action: Callable[[], None]) -> bool:
         if not self._client.connected:

@@ -30,7 +30,7 @@ from infra.kafka.reading import read_to_end
 from infra.kafka.topic_admin import delete_topics
 from infra.kafka.topic_description import ADMIN_TIMEOUT_S, cluster_metadata
 from infra.settings import Settings
-from schemas.topics import PREFIX, STATUS, check_name, topic_name
+from schemas.topics import EXPERIMENT_NAME, PREFIX, STATUS, check_name, topic_name
 
 ROLES_TIMEOUT_S = 60.0
 # A member that was killed is in its group until its session ends.
@@ -107,6 +107,8 @@ def delete_experiment(
         StillRunning: its roles do not end within ``timeout_s``.
         RollstreamError: it was launched again meanwhile.
     """
+    if not EXPERIMENT_NAME.fullmatch(name):
+        in_force(name, Entry())  # raises
     refuse_claimed(coordination, name)
     with open_writer(settings, name) as writer:
         before = _stop(writer, name)

@@ -5,17 +5,12 @@ Everybody folds the same records by the same rules: agents, commands, roles.
 
 from __future__ import annotations
 
-import logging
 import re
-import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
-
-from infra.errors import KafkaUnavailable
-from infra.kafka.clients import Traffic, make_consumer
-from infra.kafka.reading import Message, to_message, watermarks
+from infra.kafka.reading import Message
+from infra.kafka.whole_topic import WholeTopic
 from infra.settings import Settings
 from schemas.codec import decode
 from schemas.experiment import Experiment, SpecError, parse_json
@@ -27,9 +22,6 @@ RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 MANAGERS = ("run", "agents")
 MAX_RECORD_BYTES = 256 * 1024
 MAX_REASON = 500
-_BATCH = 500
-_TIMEOUT_S = 30.0
-_log = logging.getLogger("rollstream")
 
 
 @dataclass(frozen=True)
@@ -198,16 +190,9 @@ class SpecFollower:
         """Open it; with ``only`` the records of other names are passed over unread."""
         self.desired = Desired()
         self._only = only
-        self._topic = topic_name(EXPERIMENTS)
-        self._consumer = make_consumer(
-            settings,
-            group=None,
-            client_id="specs",
-            traffic=Traffic.CONTROL,
-            overrides={"enable.partition.eof": True},
+        self._topic = WholeTopic(
+            settings, topic_name(EXPERIMENTS), "specs", self._forget
         )
-        self._next_offset = 0
-        self._begin()
 
     def poll(self, timeout_s: float) -> set[str]:
         """Take in what has come, wait at most ``timeout_s`` for the first.
@@ -215,7 +200,7 @@ class SpecFollower:
         Returns:
             the names whose entries changed.
         """
-        return {message.key for message in self._advance(timeout_s)}
+        return {message.key for message in self._applied(self._topic.poll(timeout_s))}
 
     def read_to_end(self) -> set[str]:
         """Take in all that the topic holds now; return the names that changed.
@@ -231,45 +216,16 @@ class SpecFollower:
 
         To be exhausted: what is not taken is not applied. Raises as ``read_to_end``.
         """
-        _, end = watermarks(self._consumer, self._topic, 0)
-        progress_s = time.monotonic()
-        while self._next_offset < end:
-            before = self._next_offset
-            yield from self._advance(0.1)
-            if self._next_offset != before:
-                progress_s = time.monotonic()
-            elif time.monotonic() - progress_s > _TIMEOUT_S:
-                raise KafkaUnavailable(
-                    f"{self._topic}: nothing was read for {_TIMEOUT_S:g} s at offset "
-                    f"{before} of {end}",
-                    "check that the brokers answer",
-                )
+        return self._applied(self._topic.to_end())
 
     def close(self) -> None:
         """Leave the topic."""
-        self._consumer.close()
+        self._topic.close()
 
-    def _begin(self) -> None:
-        self._next_offset = 0
-        self._consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
+    def _forget(self) -> None:
+        self.desired = Desired()
 
-    def _advance(self, timeout_s: float) -> Iterator[Message]:
-        for raw in self._consumer.consume(_BATCH, timeout_s):
-            error = raw.error()
-            if error is None:
-                self._next_offset = (raw.offset() or 0) + 1
-                message = to_message(raw)
-                if self._only in (None, message.key) and self.desired.apply(message):
-                    yield message
-            elif error.code() == KafkaError._PARTITION_EOF:
-                self._next_offset = max(self._next_offset, raw.offset() or 0)
-            elif error.code() in (
-                KafkaError._AUTO_OFFSET_RESET,
-                KafkaError.OFFSET_OUT_OF_RANGE,
-            ):
-                _log.warning("%s was made anew: it is read again", self._topic)
-                self.desired = Desired()
-                self._begin()
-                return
-            else:
-                _log.warning("%s: %s", self._topic, error.str())
+    def _applied(self, messages: Iterable[Message]) -> Iterator[Message]:
+        for message in messages:
+            if self._only in (None, message.key) and self.desired.apply(message):
+                yield message

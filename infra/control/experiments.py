@@ -118,8 +118,9 @@ def _one_of(others: set[str] | None) -> str:
         return "one that `rollstream ps` lists"
     # What is no name may hold anything, and goes to a terminal.
     names = sorted(filter(EXPERIMENT_NAME.fullmatch, others))
-    more = len(names) - _SHOWN_NAMES
-    shown = ", ".join(names[:_SHOWN_NAMES]) or "none yet"
+    if not names:
+        return "one that was published, of which there is none yet"
+    more, shown = len(names) - _SHOWN_NAMES, ", ".join(names[:_SHOWN_NAMES])
     return f"one of {shown}" + (f" and {more} more" if more > 0 else "")
 
 

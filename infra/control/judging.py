@@ -18,6 +18,7 @@ from infra.monitoring.follow import MetricsFollower
 from infra.monitoring.progress import Finish, judge
 from infra.monitoring.summary import Summary, summarise
 from infra.settings import Settings
+from schemas.experiment import StopSpec
 
 _PASS_S = 0.5
 _RETRY_S = 5.0
@@ -48,7 +49,8 @@ class Verdict:
 
     Attributes:
         run_id: whose.
-        finish: why it is over; stays what it was first. None: it is not.
+        finish: why it is over; stays what it was first, as long as the spec names the
+            same ends. None: it is not.
         summary: so far.
         is_final: the last words of ended roles are in it.
     """
@@ -64,6 +66,7 @@ class _Followed:
     run_id: str
     follower: MetricsFollower
     began_s: float
+    stop: StopSpec
     finish: Finish | None = None
     is_final: bool = False
 
@@ -125,8 +128,12 @@ class Judge:
         self._leave(name)
 
     def _judge(self, name: str, case: Case) -> Verdict:
-        followed = self._follow(name, case.published.run_id)
-        if case.all_ended and not followed.is_final:
+        spec = case.published.experiment.spec
+        followed = self._follow(name, case.published.run_id, spec.stop)
+        if followed.stop != spec.stop:
+            # What was reached of another goal, while its roles still ended, is no end.
+            followed.stop, followed.finish, followed.is_final = spec.stop, None, False
+        if case.all_ended and followed.finish and not followed.is_final:
             followed.follower.read_to_end(_LAST_WORDS_S)
             followed.is_final = True
         else:
@@ -134,7 +141,7 @@ class Judge:
         if self._observe is not None:
             self._observe(case.published, followed.follower)
         wall_s = case.wall_before_s + time.monotonic() - followed.began_s
-        progress, spec = followed.follower.progress, case.published.experiment.spec
+        progress = followed.follower.progress
         finish = followed.finish or judge(spec.stop, progress, wall_s)
         followed.finish = finish
         summary = summarise(
@@ -148,13 +155,13 @@ class Judge:
         )
         return Verdict(case.published.run_id, finish, summary, followed.is_final)
 
-    def _follow(self, name: str, run_id: str) -> _Followed:
+    def _follow(self, name: str, run_id: str, stop: StopSpec) -> _Followed:
         followed = self._followed.get(name)
         if followed is not None and followed.run_id == run_id:
             return followed
         self._leave(name)
         follower = MetricsFollower(self._settings, name, run_id)
-        self._followed[name] = _Followed(run_id, follower, time.monotonic())
+        self._followed[name] = _Followed(run_id, follower, time.monotonic(), stop)
         follower.read_to_end()
         return self._followed[name]
 

@@ -224,8 +224,11 @@ def _unfinish(
     settings: Settings, sender: Sender, published: PublishedExperiment
 ) -> None:
     # What is finished is not started again, unless its goal is another now.
-    if read_summary(settings, published.experiment.name, published.run_id) is not None:
-        publish_status(sender, published, "pending", "launched again as another spec")
+    done = read_summary(settings, published.experiment.name, published.run_id)
+    if done is not None:
+        # With its figures: the time that it took so far counts on.
+        why = "launched again as another spec"
+        publish_status(sender, published, "pending", why, done)
 
 
 def next_spec(

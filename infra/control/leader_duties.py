@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import time
 
+from kazoo.exceptions import KazooException
+
 from infra.control.chores import Chores
 from infra.control.desired import Desired, Entry, PublishedExperiment
 from infra.control.durable_acts import DurableActs
-from infra.control.election import Cluster, Leadership
+from infra.control.election import Cluster, Fenced, Leadership
 from infra.control.judging import Case, Judge
 from infra.control.members import ensure_experiment_topics
 from infra.control.mending import Mender
@@ -17,7 +19,7 @@ from infra.control.placement import Placement
 from infra.control.plans import RoleAssignment
 from infra.control.standings import Facts, Standing, standing
 from infra.control.status_board import StatusBoard
-from infra.control.statuses import publish_status, summary_of
+from infra.control.statuses import publish_status, wall_of
 from infra.control.wants import Counts
 from infra.errors import RollstreamError
 from infra.settings import Settings
@@ -57,7 +59,8 @@ class Duties:
         self._cases: dict[str, Case] = {}
         self._finished_at_s: dict[tuple[str, str], float] = {}
         self._sent: dict[str, tuple[Standing, str, float]] = {}
-        self._bad_names: set[str] = set()
+        self._ended: dict[str, int] = {}  # offsets of specs that stopped all
+        self._told_problems: set[str] = set()
 
     def is_over(self, published: PublishedExperiment) -> bool:
         """Whether the run is finished, or is known to be about to."""
@@ -132,34 +135,57 @@ class Duties:
         for name, entry in sorted(desired.entries.items()):
             if not self._is_name(name):
                 continue
-            self._mender.mend(name, entry, desired)
-            if name in cluster.claims:
-                continue
-            if entry.deleted:
-                self._sent.pop(name, None)
-                self._mender.clean(name, entry, desired)
-                continue
-            published = entry.accepted
-            if published is not None and published.managed_by != "agents":
-                continue
-            if published is None and entry.refused is None:
-                continue
-            facts = self._facts(name, entry, waits_for, placement)
-            if published is not None and self._judges(published, facts.live):
-                judged.add(name)
-            self._publish(name, published, facts)
+            try:
+                if self._attend_to(name, entry, desired, cluster, waits_for, placement):
+                    judged.add(name)
+            except (KazooException, Fenced):
+                raise
+            except Exception as exc:
+                # Of one experiment: all others go on.
+                self._warn_once(f"{name} cannot be attended to: {exc!r}")
         self._cases = {k: v for k, v in self._cases.items() if k in judged}
         self._judge.take(self._cases)
+
+    def _attend_to(
+        self,
+        name: str,
+        entry: Entry,
+        desired: Desired,
+        cluster: Cluster,
+        waits_for: dict[str, str],
+        placement: Placement,
+    ) -> bool:
+        """See to one experiment; return whether its run is judged."""
+        self._mender.mend(name, entry, desired)
+        if name in cluster.claims:
+            return False
+        if entry.deleted:
+            self._sent.pop(name, None)
+            self._ended.pop(name, None)
+            self._mender.clean(name, entry, desired)
+            return False
+        published = entry.accepted
+        if published is not None and published.managed_by != "agents":
+            return False
+        if published is None and entry.refused is None:
+            return False
+        facts = self._facts(name, entry, waits_for, placement)
+        is_judged = published is not None and self._judges(published, facts.live)
+        self._publish(name, published, facts)
+        return is_judged
 
     def _is_name(self, name: str) -> bool:
         try:
             check_name(name)
         except ValueError as exc:
-            if name not in self._bad_names and len(self._bad_names) < 1_000:
-                self._bad_names.add(name)
-                _log.warning("a spec is passed over: %s", exc)
+            self._warn_once(f"a spec is passed over: {exc}")
             return False
         return True
+
+    def _warn_once(self, problem: str) -> None:
+        if problem not in self._told_problems and len(self._told_problems) < 1_000:
+            self._told_problems.add(problem)
+            _log.warning("%s", problem)
 
     def _facts(
         self,
@@ -174,7 +200,6 @@ class Duties:
             return Facts(entry, refusal)
         verdict = self._judge.verdict(published)
         finish = verdict.finish if verdict else None
-        ends = finish is not None or published.experiment.spec.state == "stopped"
         return Facts(
             entry,
             refusal,
@@ -182,14 +207,28 @@ class Duties:
             {k: agent for k, agent in placement.where.items() if k.experiment == name},
             {k: why for k, why in placement.pending.items() if k.experiment == name},
             self._board.of(name, published.run_id),
-            self._leadership.live_roles(name) if ends else 0,
+            self._live(published, is_finishing=finish is not None),
             finish.reason if finish else "",
         )
+
+    def _live(self, published: PublishedExperiment, *, is_finishing: bool) -> int:
+        """Return how many roles of what is to end still live."""
+        name = published.experiment.name
+        is_stopped = published.experiment.spec.state == "stopped"
+        # Stopped ones become many, and of theirs none comes back.
+        has_ended = self._ended.get(name) == published.offset
+        if has_ended or not (is_finishing or is_stopped):
+            return 0
+        live = self._leadership.live_roles(name)
+        if is_stopped and not live:
+            self._ended[name] = published.offset
+        return live
 
     def _judges(self, published: PublishedExperiment, live: int) -> bool:
         """Keep a run's case up to date; return whether it has one."""
         name, run_id = published.experiment.name, published.run_id
         if self._told(published, "finished"):
+            self._finished_at_s.pop((name, run_id), None)
             return False
         if published.experiment.spec.state == "stopped":
             return False
@@ -198,6 +237,7 @@ class Duties:
             return False
         verdict = self._judge.verdict(published)
         if verdict is None or verdict.finish is None:
+            self._finished_at_s.pop((name, run_id), None)
             self._cases[name] = Case(published, case.wall_before_s)
             return True
         since_s = self._finished_at_s.setdefault((name, run_id), time.monotonic())
@@ -219,14 +259,15 @@ class Duties:
             name, run_id = published.experiment.name, published.run_id
             self._notices.event(name, run_id, _WHOLE, 0, "finished", reason)
 
-        key = ("finish", published.experiment.name, published.run_id)
+        # Launched again with another goal, the same run finishes again.
+        key = ("finish", published.experiment.name, published.offset)
         self._chores.see_to(key, self._acts.while_leading(finish))
 
     def _case(self, published: PublishedExperiment) -> None:
         name = published.experiment.name
         case = self._cases.get(name)
         if case is None or case.published.run_id != published.run_id:
-            self._cases[name] = Case(published, _past_s(self._whole(published)))
+            self._cases[name] = Case(published, wall_of(self._whole(published)))
             self._judge.take(self._cases)
 
     def _publish(
@@ -280,11 +321,3 @@ class Duties:
     def _told(self, published: PublishedExperiment, state: str) -> bool:
         told = self._whole(published)
         return told is not None and told.state == state
-
-
-def _past_s(told: RoleStatus | None) -> float:
-    """Return how long a run had gone on by its newest status, whoever wrote that."""
-    summary = summary_of(told) if told else None
-    wall_s = summary.wall_s if summary else 0.0
-    is_sound = isinstance(wall_s, int | float) and 0 <= wall_s < 1e12
-    return float(wall_s) if is_sound else 0.0

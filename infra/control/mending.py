@@ -59,7 +59,8 @@ class Mender:
             clean_up(self._acts.settings, name)
 
         key = ("clean", name, entry.tombstone_offset)
-        self._chores.see_to(key, self._acts.while_leading(clean))
+        # A new leader looks after all that was ever deleted: nobody waits for that.
+        self._chores.see_to(key, self._acts.while_leading(clean), last=True)
 
     def _tell(
         self, name: str, refused: Refusal, known: PublishedExperiment | None

@@ -14,12 +14,13 @@ import time
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from infra.clock import now_ms
-from infra.control.desired import MAX_REASON, one_line
+from infra.control.desired import one_line
 from infra.kafka.clients import Traffic, make_producer
 from infra.monitoring.event_kinds import EventKind, Severity
+from infra.monitoring.experiment_events import make_event
 from infra.settings import Settings
 from schemas.codec import encode
-from schemas.records import Event, RoleStatus
+from schemas.records import RoleStatus
 from schemas.topics import EVENTS, STATUS, topic_name
 
 # A status or event of before yesterday's outage helps nobody.
@@ -82,16 +83,8 @@ class Notices:
         severity: Severity = "info",
     ) -> None:
         """Publish something that a person should know of an experiment."""
-        event = Event(
-            experiment=experiment,
-            run_id=run_id,
-            role=role,
-            index=index,
-            kind=kind,
-            severity=severity,
-            reason=one_line(reason)[:MAX_REASON],
-            produced_at_ms=now_ms(),
-        )
+        why = one_line(reason)
+        event = make_event(experiment, run_id, role, index, kind, severity, why)
         self._send(topic_name(EVENTS, experiment), encode(event), f"{role}/{index}")
 
     def are_taken(self) -> bool:

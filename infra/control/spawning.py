@@ -17,6 +17,8 @@ from infra.control.forked import (
 )
 from infra.control.role import PARENT_PID
 
+# As a shell has it for a command that cannot be run.
+EXIT_NOT_STARTED = 126
 _log = logging.getLogger("rollstream")
 
 
@@ -42,6 +44,35 @@ class Child(Protocol):
 
     def kill(self) -> None:
         """End it with SIGKILL."""
+
+
+class NotStarted:
+    """What could not be started, as a process that has ended at once.
+
+    Attributes:
+        reason: why: a full disk, no more processes or descriptors.
+    """
+
+    pid = -1
+    returncode = EXIT_NOT_STARTED
+
+    def __init__(self, reason: str) -> None:
+        """Take the reason."""
+        self.reason = reason
+
+    def poll(self) -> int:
+        """Return the exit code."""
+        return self.returncode
+
+    def wait(self) -> int:
+        """Return the exit code."""
+        return self.returncode
+
+    def send_signal(self, sig: int, /) -> None:
+        """Nothing is there to get it."""
+
+    def kill(self) -> None:
+        """Nothing is there to be killed."""
 
 
 class Spawner(Protocol):

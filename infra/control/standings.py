@@ -55,9 +55,11 @@ def standing(facts: Facts) -> Standing:
 
     1. Nothing was ever accepted: refused.
     2. It is to be stopped: stopped.
-    3. A role was given up: degraded.
-    4. A role has no place: pending.
-    5. What is wanted: running or paused.
+    3. It has reached its end, and its roles still do: what is wanted.
+    4. Nothing of it can be placed yet: pending.
+    5. A role was given up: degraded.
+    6. A role has no place: pending.
+    7. What is wanted: running or paused.
     """
     refusal = facts.refusal
     accepted = facts.entry.accepted

@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-import logging
-import time
-
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
-
-from infra.errors import KafkaUnavailable
-from infra.kafka.clients import Traffic, make_consumer
-from infra.kafka.reading import Message, to_message, watermarks
+from infra.kafka.reading import Message
+from infra.kafka.whole_topic import WholeTopic
 from infra.settings import Settings
 from schemas.codec import decode
 from schemas.errors import SchemaError
 from schemas.records import RoleStatus
 from schemas.topics import STATUS, topic_name
 
-_BATCH = 1_000
-_TIMEOUT_S = 30.0
-_log = logging.getLogger("rollstream.leader")
-
 
 class StatusBoard:
     """Follows the topic from its beginning."""
 
     def __init__(self, settings: Settings) -> None:
-        self._topic = topic_name(STATUS)
         self._newest: dict[str, dict[str, RoleStatus]] = {}
-        self._next_offset = 0
-        self._consumer = make_consumer(
-            settings,
-            group=None,
-            client_id="statuses",
-            traffic=Traffic.CONTROL,
-            overrides={"enable.partition.eof": True},
+        self._topic = WholeTopic(
+            settings, topic_name(STATUS), "statuses", self._newest.clear
         )
-        self._begin()
 
     def of(self, experiment: str, run_id: str) -> dict[str, RoleStatus]:
         """Return the newest statuses of a run, by ``role/index``."""
@@ -44,7 +27,8 @@ class StatusBoard:
 
     def poll(self) -> None:
         """Take in what has come."""
-        self._advance(0.0)
+        for message in self._topic.poll(0.0):
+            self._take(message)
 
     def read_to_end(self) -> None:
         """Take in all that there is now.
@@ -53,45 +37,20 @@ class StatusBoard:
             KafkaUnavailable: the brokers do not answer.
             TopicError: there is no such topic.
         """
-        _, end = watermarks(self._consumer, self._topic, 0)
-        deadline_s = time.monotonic() + _TIMEOUT_S
-        while self._next_offset < end:
-            if time.monotonic() > deadline_s:
-                raise KafkaUnavailable(
-                    f"{self._topic}: expected to read to offset {end} within "
-                    f"{_TIMEOUT_S:g} s, found {self._next_offset}",
-                    "check that the brokers answer",
-                )
-            self._advance(0.1)
+        for message in self._topic.to_end():
+            self._take(message)
 
     def close(self) -> None:
         """Leave the topic."""
-        self._consumer.close()
-
-    def _begin(self) -> None:
-        self._newest, self._next_offset = {}, 0
-        self._consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
-
-    def _advance(self, timeout_s: float) -> None:
-        for raw in self._consumer.consume(_BATCH, timeout_s):
-            error = raw.error()
-            if error is None:
-                self._next_offset = (raw.offset() or 0) + 1
-                self._take(to_message(raw))
-            elif error.code() == KafkaError._PARTITION_EOF:
-                self._next_offset = max(self._next_offset, raw.offset() or 0)
-            elif error.code() in (
-                KafkaError._AUTO_OFFSET_RESET,
-                KafkaError.OFFSET_OUT_OF_RANGE,
-            ):
-                _log.warning("%s was made anew: it is read again", self._topic)
-                self._begin()
-                return
+        self._topic.close()
 
     def _take(self, message: Message) -> None:
         experiment, _, key = message.key.partition("/")
         if message.tombstone:
-            self._newest.get(experiment, {}).pop(key, None)
+            left = self._newest.get(experiment, {})
+            left.pop(key, None)
+            if not left:
+                self._newest.pop(experiment, None)
             return
         try:
             status = decode(message.value, RoleStatus)

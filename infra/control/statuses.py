@@ -63,8 +63,15 @@ def summary_of(status: RoleStatus) -> Summary | None:
         return None
     try:
         return Summary.from_json(status.summary)
-    except (ValueError, TypeError, RecursionError):
+    except ValueError:
         return None
+
+
+def wall_of(status: RoleStatus | None) -> float:
+    """Return for how many seconds a run had gone on by its newest status."""
+    summary = summary_of(status) if status else None
+    wall_s = summary.wall_s if summary else 0.0
+    return wall_s if 0 <= wall_s < 1e12 else 0.0
 
 
 def read_states(settings: Settings, only: str | None = None) -> dict[str, RoleStatus]:

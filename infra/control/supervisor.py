@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import time
@@ -20,9 +19,9 @@ from infra.control.reconcile import (
     next_steps,
 )
 from infra.control.restarts import MAX_FAILURES, Failures, after_failure
-from infra.control.role import PARENT_PID
+from infra.control.role_environment import role_environment
 from infra.control.scheduler import FORKED, MODULES, STOP_ORDER, Assignment
-from infra.control.spawning import Child, ForkServerSpawner, Spawner
+from infra.control.spawning import Child, ForkServerSpawner, NotStarted, Spawner
 from infra.errors import RollstreamError
 from infra.log_files import last_words
 from infra.logs import LOG_FILE
@@ -32,16 +31,6 @@ STOP_DEADLINE_S = 6.0
 # Of that, what the learner is left with for its last checkpoint.
 LEARNER_STOP_S = 4.0
 _POLL_S = 0.02
-
-_VARIABLES = {
-    # Arithmetic libraries start a thread for each core in every process: slower here.
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    # Importing onnxruntime starts a thread that reports to its makers: nobody has asked
-    # for that, and from a process with threads nothing can be forked.
-    "ORT_DISABLE_TELEMETRY": "1",
-}
 
 
 class RoleFailed(RollstreamError):
@@ -107,7 +96,6 @@ class Supervisor:
         self._log_dir = log_dir
         self._children: dict[Assignment, _Child] = {}
         self.max_failures = MAX_FAILURES
-        log_dir.mkdir(parents=True, exist_ok=True)
 
     def start(self, assignments: Iterable[Assignment]) -> None:
         """Start the processes that do not run yet."""
@@ -274,12 +262,17 @@ class Supervisor:
         if launch is not None:
             arguments += ["--spec-offset", str(launch.spec_offset)]
         log = self.log_path(assignment)
-        process = self._spawner.spawn(
-            MODULES[assignment.role],
-            arguments,
-            self.environment() | {LOG_FILE: str(log)},
-            log,
-        )
+        process: Child
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            process = self._spawner.spawn(
+                MODULES[assignment.role],
+                arguments,
+                self.environment() | {LOG_FILE: str(log)},
+                log,
+            )
+        except OSError as exc:  # this role's failure, and nobody else's
+            process = NotStarted(f"it cannot be started: {exc}")
         failures = Failures(failures.count, failures.total)
         return _Child(process, time.monotonic(), failures, launch)
 
@@ -296,11 +289,7 @@ class Supervisor:
             self.max_failures,
         )
         path = self.log_path(assignment)
-        child.last_line = (
-            child.killed_as.reason
-            if child.killed_as
-            else last_words(path, now_s - child.started_at_s)
-        )
+        child.last_line = _reason(child, path, now_s)
         return Exit(
             assignment,
             child.process.returncode or 0,
@@ -312,18 +301,12 @@ class Supervisor:
         )
 
 
-def role_environment(settings: Settings) -> dict[str, str]:
-    """Return the environment variables of the role processes of this one."""
-    return {
-        **os.environ,
-        **_VARIABLES,
-        "KAFKA_BOOTSTRAP_SERVERS": settings.bootstrap_servers or "",
-        "ROLLSTREAM_ZOOKEEPER": settings.zookeeper or "",
-        "ROLLSTREAM_DATA_DIR": str(settings.data_dir),
-        PARENT_PID: str(os.getpid()),
-        "ROLLSTREAM_ENV_MODULES": ",".join(settings.env_modules),
-        "ROLLSTREAM_LEARNER_MODULES": ",".join(settings.learner_modules),
-    }
+def _reason(child: _Child, log: Path, now_s: float) -> str:
+    if child.killed_as is not None:
+        return child.killed_as.reason
+    if isinstance(child.process, NotStarted):
+        return child.process.reason
+    return last_words(log, now_s - child.started_at_s)
 
 
 def _state_of(child: _Child) -> str:

@@ -20,13 +20,18 @@ class Heartbeat:
 
     def __init__(self) -> None:
         self._reporter: Reporter | None = None
+        self._is_started = False
 
     def begin(self, reporter: Reporter) -> None:
         """Beat for an incarnation from now on, instead of for the one before."""
-        is_first = self._reporter is None
         self._reporter = reporter
-        if is_first:
+        if not self._is_started:
+            self._is_started = True
             threading.Thread(target=self._run, name="heartbeat", daemon=True).start()
+
+    def end(self) -> None:
+        """Beat no more."""
+        self._reporter = None
 
     def _run(self) -> None:
         while (reporter := self._reporter) is not None:

@@ -11,6 +11,7 @@ from infra.control.desired import Desired, Entry, PublishedExperiment, one_line
 from infra.control.experiments import run_started_ms
 from infra.control.scheduler import wanted_roles
 from infra.control.statuses import read_states, summary_of
+from infra.control.znodes import roles_of_all
 from infra.errors import RollstreamError
 from infra.kafka.clients import make_admin
 from infra.kafka.reading import read_to_end
@@ -121,7 +122,7 @@ def _read_live(settings: Settings) -> tuple[Live | None, tuple[str, ...] | None]
         return None, None
     try:
         coordination.start(_ZOOKEEPER_S)
-        return coordination.roles_of_all(), live_agents(coordination)
+        return roles_of_all(coordination.client), live_agents(coordination)
     except RollstreamError:
         return None, None
     finally:

@@ -22,6 +22,8 @@ from schemas.records import (
 
 RECENT_EPISODES = 100
 CURVE_POINTS = 20_000
+# Of hours; a version that passes is confirmed within minutes.
+EVALUATIONS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,9 @@ class Progress:
     step_times: deque[tuple[int, int]] = field(
         default_factory=lambda: deque(maxlen=CURVE_POINTS)
     )
-    evaluations: list[tuple[CurvePoint, Evaluation]] = field(default_factory=list)
+    evaluations: deque[tuple[CurvePoint, Evaluation]] = field(
+        default_factory=lambda: deque(maxlen=EVALUATIONS)
+    )
     training_curve: deque[CurvePoint] = field(
         default_factory=lambda: deque(maxlen=CURVE_POINTS)
     )

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from infra.clock import now_ms
 from infra.kafka.delivery import Sender
 from infra.monitoring.event_kinds import EventKind, Severity
-from infra.monitoring.experiment_events import EventWriter, log_event
+from infra.monitoring.experiment_events import log_event, make_event
 from schemas.codec import encode
 from schemas.records import EpisodesFinished, Evaluation, MetricsPoint, Position
-from schemas.topics import METRICS
+from schemas.topics import EVENTS, METRICS
 
 if TYPE_CHECKING:
     from infra.control.role import RoleContext
@@ -28,7 +28,6 @@ class Reporter:
     def __init__(self, sender: Sender, context: RoleContext, incarnation: int) -> None:
         self._sender = sender
         self._context = context
-        self._events = EventWriter(sender, context.experiment.name, context.run_id)
         self._incarnation = incarnation
         self.said_at_s = time.monotonic()
 
@@ -69,5 +68,14 @@ class Reporter:
     def event(self, kind: EventKind, severity: Severity, reason: str) -> None:
         """Publish something that a person should know, and log it."""
         log_event(kind, severity, reason)
-        role, index = self._context.role, self._context.index
-        self._events.publish(role, index, kind, severity, reason)
+        context = self._context
+        event = make_event(
+            context.experiment.name,
+            context.run_id,
+            context.role,
+            context.index,
+            kind,
+            severity,
+            reason,
+        )
+        self._sender.send(context.topic(EVENTS), encode(event), context.member_key)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
+from pydantic import TypeAdapter
+
 from infra.monitoring.progress import Finish, Progress
 
 
@@ -58,8 +60,12 @@ class Summary:
 
     @classmethod
     def from_json(cls, text: str) -> Summary:
-        """Return the summary that ``to_json`` wrote."""
-        return cls(**json.loads(text))
+        """Return what ``to_json`` wrote, a newer one's too; raises ValueError."""
+        return _SUMMARIES.validate_json(text, strict=True)
+
+
+# It comes from a topic: whoever shows it must be able to.
+_SUMMARIES = TypeAdapter(Summary)
 
 
 def summarise(

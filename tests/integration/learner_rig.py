@@ -250,14 +250,13 @@ class Rig:
     def metrics(self, incarnation=None):
         """The newest metrics of the learner, as a dict; {} before the first."""
         points = [
-            point
-            for point in self.records(METRICS, MetricsPoint)
-            if incarnation in (None, point.incarnation)
+            point for point in self.points() if incarnation in (None, point.incarnation)
         ]
         return dict(points[-1].values) if points else {}
 
     def points(self):
-        return self.records(METRICS, MetricsPoint)
+        """All metrics; those without values only say that a process lives."""
+        return [p for p in self.records(METRICS, MetricsPoint) if p.values]
 
     def events(self, kind):
         return [e.reason for e in self.records(EVENTS, Event) if e.kind == kind]

@@ -13,8 +13,8 @@ from confluent_kafka import TopicPartition
 from infra.kafka.clients import make_admin
 from infra.kafka.reading import read_to_end
 from schemas.codec import decode, encode
-from schemas.records import DeadLetter, Event, MetricsPoint, Unroll
-from schemas.topics import EVENTS, METRICS, TRAJECTORIES
+from schemas.records import DeadLetter, Event, Unroll
+from schemas.topics import EVENTS, TRAJECTORIES
 from tests.integration.learner_rig import Rig, make_batch
 
 ROWS = 8 * 8 - 1  # of an unroll; one of its 64 is not valid
@@ -102,7 +102,7 @@ class PipelineRig(Rig):
     """The learner's rig, which tells roles' metrics and events apart."""
 
     def metrics_of(self, role):
-        points = [p for p in self.records(METRICS, MetricsPoint) if p.role == role]
+        points = [p for p in self.points() if p.role == role]
         return dict(points[-1].values) if points else {}
 
     def metrics(self, incarnation=None):

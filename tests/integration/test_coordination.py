@@ -9,6 +9,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
 
 from infra.control.coordination import AlreadyRuns, Coordination
+from infra.control.znodes import role_path
 from infra.errors import RollstreamError
 from infra.settings import Settings
 
@@ -55,6 +56,7 @@ def test_a_role_that_ended_is_forgotten_also_by_a_new_session(make_coordination)
     agent.register_role("ended", "worker/1", 42)
     agent.forget_role("ended", "worker/0")
     assert watcher.live_roles("ended").keys() == {"worker-1"}
+    assert role_path("ended", "worker/0") not in agent._nodes, "agents see many"
     expire(agent)
     wait_for(lambda: "worker-1" in watcher.live_roles("ended"))
     assert watcher.live_roles("ended").keys() == {"worker-1"}

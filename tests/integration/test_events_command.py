@@ -7,7 +7,7 @@ from infra.control.members import ensure_experiment_topics
 from infra.kafka.clients import make_producer
 from infra.kafka.delivery import Sender
 from infra.kafka.topic_admin import delete_topics
-from infra.monitoring.experiment_events import EventWriter
+from infra.monitoring.experiment_events import make_event
 from schemas.codec import encode
 from schemas.records import Event
 from schemas.topics import EVENTS, topic_name
@@ -26,8 +26,8 @@ def trial(settings):
 
 
 def test_events_are_followed_on_the_broker_over_runs(trial, command):
-    writer = EventWriter(trial.sender, trial.name, RUN_ID)
-    EventWriter(trial.sender, trial.name, "older").event(
+    writer = Teller(trial.sender, trial.name, RUN_ID)
+    Teller(trial.sender, trial.name, "older").event(
         "worker", 0, "failed", "alert", "of an older run"
     )
     writer.event("worker", 0, "started", "info", "zero")
@@ -44,7 +44,7 @@ def test_events_are_followed_on_the_broker_over_runs(trial, command):
     until(lambda: (reasons(out), reasons(severe_out)) == (["zero", "one"], ["one"]))
     # Other people's records say nothing; those of the older run are not asked for.
     trial.sender.send(topic_name(EVENTS, trial.name), b"garbage", "x")
-    EventWriter(trial.sender, trial.name, "older").event(
+    Teller(trial.sender, trial.name, "older").event(
         "worker", 0, "failed", "alert", "late"
     )
     writer.event("experiment", 0, "degraded", "alert", "two")
@@ -55,13 +55,13 @@ def test_events_are_followed_on_the_broker_over_runs(trial, command):
         trial.sender, trial.experiment(), "run-2", trial.published.offset
     )
     writer.event("worker", 0, "stopped", "info", "three, while it is the older run")
-    EventWriter(trial.sender, trial.name, "run-2").event(
+    Teller(trial.sender, trial.name, "run-2").event(
         "worker", 0, "started", "info", "four"
     )
     trial.sender.flush(30)
     until(lambda: reasons(out)[-1] == "four")
     writer.event("worker", 0, "stopped", "info", "five, of the older run")
-    EventWriter(trial.sender, trial.name, "run-2").event(
+    Teller(trial.sender, trial.name, "run-2").event(
         "worker", 0, "stopped", "warning", "six"
     )
     trial.sender.flush(30)
@@ -80,9 +80,9 @@ def test_events_are_followed_on_the_broker_over_runs(trial, command):
 
 
 def test_events_are_chosen_by_kind_role_and_run(trial, rollstream, shown):
-    old = EventWriter(trial.sender, trial.name, "older")
+    old = Teller(trial.sender, trial.name, "older")
     old.event("worker", 0, "failed", "alert", "old")
-    writer = EventWriter(trial.sender, trial.name, RUN_ID)
+    writer = Teller(trial.sender, trial.name, RUN_ID)
     for index in range(3):
         writer.event("worker", index, "restarted", "warning", f"w{index}")
     writer.event("learner", 0, "restarted", "warning", "l\x1b[31m\n\udc80" + "x" * 9000)
@@ -108,7 +108,7 @@ def test_events_are_chosen_by_kind_role_and_run(trial, rollstream, shown):
 
 def test_who_follows_events_is_told_when_the_topic_is_gone(trial, command):
     process, out, error = command("events", trial.name, "-f", "--all", "--json")
-    EventWriter(trial.sender, trial.name, "r").event("worker", 0, "failed", "info", "x")
+    Teller(trial.sender, trial.name, "r").event("worker", 0, "failed", "info", "x")
     trial.sender.flush(30)
     until(lambda: lines_of(out))
     delete_topics(trial.settings, [topic_name(EVENTS, trial.name)])
@@ -118,18 +118,31 @@ def test_who_follows_events_is_told_when_the_topic_is_gone(trial, command):
 
 def test_events_of_a_topic_that_was_made_anew_are_followed(trial, command):
     process, out, _ = command("events", trial.name, "-f", "--all", "--json")
-    writer = EventWriter(trial.sender, trial.name, "r")
+    writer = Teller(trial.sender, trial.name, "r")
     for reason in ("one", "two", "three"):
         writer.event("worker", 0, "failed", "info", reason)
     trial.sender.flush(30)
     until(lambda: len(lines_of(out)) == 3)
     delete_topics(trial.settings, [topic_name(EVENTS, trial.name)])
     ensure_experiment_topics(trial.settings, trial.experiment())
-    writer = EventWriter(sender_of(trial.settings), trial.name, "r")
+    writer = Teller(sender_of(trial.settings), trial.name, "r")
     writer.event("worker", 0, "failed", "info", "four")
     until(lambda: len(lines_of(out)) == 4)
     assert lines_of(out)[-1]["reason"] == "four" and lines_of(out)[-1]["offset"] == 0
     assert interrupted(process) == 130
+
+
+class Teller:
+    """Tells of any role of one run."""
+
+    def __init__(self, sender, name, run_id):
+        self._sender, self._of = sender, (name, run_id)
+
+    def event(self, role, index, kind, severity, reason):
+        event = make_event(*self._of, role, index, kind, severity, reason)
+        self._sender.send(
+            topic_name(EVENTS, self._of[0]), encode(event), f"{role}/{index}"
+        )
 
 
 def sender_of(settings):

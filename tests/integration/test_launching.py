@@ -18,7 +18,7 @@ from infra.control.experiments import (
 )
 from infra.control.launching import Contended, NotLaunched, change
 from infra.control.runs import Run
-from infra.control.statuses import read_states
+from infra.control.statuses import read_states, summary_of
 from infra.kafka.topic_admin import describe_topics
 from schemas.experiment import SpecError, from_values
 from schemas.topics import EXPERIMENTS, METRICS, topic_name
@@ -140,7 +140,8 @@ def test_what_is_finished_goes_on_when_its_goal_is_another(rig):  # noqa: F811
     further = with_values(published.experiment, {"spec.stop.envSteps": 9_000_000})
     again = rig.launch(further).published
     assert again.run_id == published.run_id
-    assert read_states(rig.settings, name)[name].state == "pending"
+    state = read_states(rig.settings, name)[name]
+    assert state.state == "pending" and summary_of(state).env_steps == 7_000
 
 
 def test_a_change_that_came_second_is_made_again_from_what_came_first(rig):  # noqa: F811

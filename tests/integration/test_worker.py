@@ -118,7 +118,8 @@ def until_heard(t):
 
 
 def points(t):
-    return [r for r in t.records(METRICS) if isinstance(r, MetricsPoint)]
+    found = [r for r in t.records(METRICS) if isinstance(r, MetricsPoint)]
+    return [point for point in found if point.values]  # others only say: I live
 
 
 def rss_kb(pid):

@@ -1,7 +1,10 @@
+import json
+
 import numpy as np
 import pytest
 
-from infra.monitoring.progress import Progress, judge
+from infra.control.statuses import summary_of
+from infra.monitoring.progress import EVALUATIONS, Progress, judge
 from infra.monitoring.summary import Summary, summarise
 from schemas.experiment import StopSpec
 from schemas.records import (
@@ -10,6 +13,7 @@ from schemas.records import (
     MetricsPoint,
     PolicyRef,
     Position,
+    RoleStatus,
 )
 from schemas.tensors import pack
 
@@ -131,3 +135,33 @@ def test_a_summary_speaks_of_the_version_that_passed():
     assert (summary.env_steps, summary.env_steps_per_s) == (900, 200.0)
     assert summary.resumed and summary.reached and summary.dead_letters == 2
     assert Summary.from_json(summary.to_json()) == summary
+
+
+def test_evaluations_of_days_are_not_kept():
+    found = progress(*(evaluation(480, version) for version in range(EVALUATIONS + 5)))
+    assert len(found.evaluations) == EVALUATIONS
+    found.add(evaluation(490, EVALUATIONS + 4, True))
+    finish = judge(STOP, found, 0)
+    assert finish is not None and finish.reached
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_summary"),
+    [
+        ({}, True),
+        ({"of_a_newer_version": 1}, True),
+        ({"eval_return_mean": None}, True),
+        ({"eval_return_mean": "475"}, False),
+        ({"env_steps": "\x1b[2J"}, False),
+        ({"wall_s": [1]}, False),
+        ({"reason": 7}, False),
+    ],
+)
+def test_a_summary_in_a_topic_is_one_that_can_be_shown(changed, is_summary):
+    summary = summarise(
+        "e", progress(), None, state="stopped", reason="r", wall_s=2.0,
+        env_steps_before=0,
+    )  # fmt: skip
+    text = json.dumps(json.loads(summary.to_json()) | changed)
+    status = RoleStatus("e", "r1", "experiment", 0, "stopped", "h", 1, 0, "", 0, text)
+    assert (summary_of(status) is not None) == is_summary
