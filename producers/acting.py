@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from producers.policy import Policy
+from producers.policy import Policy, places
 from producers.random_policy import draw
 from producers.spaces import Fields
 from schemas.records import NO_POLICY, PolicyRef, SpaceField
 from schemas.tensors import Array
+
+if TYPE_CHECKING:
+    from onnxruntime import OrtValue
 
 
 class Actor(Protocol):
@@ -114,6 +117,7 @@ class QActor:
         self._epsilons = epsilons
         (self._field,) = graph.action
         self._num_actions, self._start = self._field.n[0], self._field.start[0]
+        self._rows: list[OrtValue] = []
 
     @property
     def states(self) -> dict[str, Array]:
@@ -124,20 +128,22 @@ class QActor:
         """Draw who explores when, and how."""
         rows = (num_steps, len(self._epsilons))
         self._explores = rng.random(rows) < self._epsilons
-        self._random = rng.integers(0, self._num_actions, rows)
-        self._q = np.empty((num_steps + 1, rows[1], self._num_actions), np.float32)
-        self._greedy = np.empty(rows, np.int64)
+        self._explored = np.flatnonzero(self._explores)
+        self._random = np.empty(rows, np.int64)
+        drawn = rng.integers(0, self._num_actions, len(self._explored))
+        self._random.put(self._explored, drawn)
         self._taken = np.empty(rows, np.int64)
+        if len(self._rows) <= num_steps:
+            shape = (num_steps + 1, rows[1], self._num_actions)
+            self._q = np.empty(shape, self._policy.session.output_dtype("q"))
+            self._rows = places(self._q)
 
     def act(self, t: int, observations: Fields) -> Fields:
         """Return the greedy actions, at random where it explores."""
-        outputs = self._policy.run(self.memory.see(observations), self.memory.states)
-        q, greedy = outputs["q"], self._greedy[t]
-        self._q[t] = q
-        self.memory.keep(outputs)
-        q.argmax(1, out=greedy)
-        index = np.where(self._explores[t], self._random[t], greedy)
-        self._taken[t] = index
+        self.memory.keep(self._run(t, self.memory.see(observations)))
+        index: Array = self._taken[t]
+        self._q[t].argmax(1, out=index)
+        np.copyto(index, self._random[t], where=self._explores[t])
         action = index + self._start if self._start else index
         return {self._field.name: action.astype(self._field.dtype, copy=False)}
 
@@ -147,21 +153,30 @@ class QActor:
 
     def finish(self, steps: int, observations: Fields) -> dict[str, Array]:
         """Return ``q_max`` [T+1, B], ``q_taken`` and ``log_prob`` [T, B], float32."""
-        seen = self.memory.peek(observations)
+        self._run(steps, self.memory.peek(observations))
         q = self._q[: steps + 1]
-        q[steps] = self._policy.run(seen, self.memory.states)["q"]
-        taken = self._taken[:steps]
-        places = np.arange(0, taken.size * self._num_actions, self._num_actions)
-        chosen = q.reshape(-1).take(places.reshape(taken.shape) + taken)
+        # Over so few numbers in a row, max() takes thirty times as long.
+        first, *others = np.moveaxis(q, 2, 0)
+        # A copy, for the next unroll's values are written where these are.
+        q_max = reduce(np.maximum, others, first.copy()).astype(np.float32, copy=False)
+        q_taken = q_max[:steps].copy()
         share = self._epsilons / self._num_actions
         log_if = np.log(np.stack([share, share + 1 - self._epsilons]).clip(1e-38))
-        was_greedy = taken == self._greedy[:steps]
-        return {
-            # Over so few numbers in a row, max() takes thirty times as long.
-            "q_max": reduce(np.maximum, np.moveaxis(q, 2, 0)),
-            "q_taken": chosen,
-            "log_prob": np.where(was_greedy, log_if[1], log_if[0]).astype(np.float32),
-        }
+        log_prob = np.empty(q_taken.shape, np.float32)
+        log_prob[:] = log_if[1]
+        # Only who explored may have taken another action than the greedy one.
+        explored = self._explored[: self._explored.searchsorted(q_taken.size)]
+        values = q.reshape(-1, self._num_actions)[explored]
+        taken = self._taken.take(explored)
+        q_taken.put(explored, values[np.arange(len(explored)), taken])
+        unlike = explored[taken != values.argmax(1)]
+        log_prob.put(unlike, log_if[0].take(unlike % len(share)))
+        return {"q_max": q_max, "q_taken": q_taken, "log_prob": log_prob}
+
+    def _run(self, t: int, seen: Fields) -> dict[str, Array]:
+        """Write the values of what is seen at row ``t``; return the other outputs."""
+        into = {"q": self._rows[t]}
+        return self._policy.run(seen, self.memory.states, into)
 
 
 class Memory:

@@ -60,39 +60,43 @@ class EpisodeTracker:
 
         An environment that fails again before its first step has no episode to show.
         """
-        rewards = np.where(rows.valid, rows.rewards, 0.0).astype(np.float64)
-        returns = np.cumsum(rewards, 0) + self._returns
-        lengths = np.cumsum(rows.valid, 0, np.int64) + self._lengths
-        ended = rows.ended
-        envs, steps = np.divmod(np.flatnonzero(ended.T), len(ended))
-        first = np.ones(len(envs), np.bool_)
-        first[1:] = envs[1:] != envs[:-1]
-        rank = np.arange(len(envs)) - np.maximum.accumulate(
-            np.where(first, np.arange(len(envs)), 0)
-        )
+        steps, num_envs = rows.valid.shape
+        # By environment, and a column more: a part that begins there is empty.
+        begins = np.zeros((num_envs, steps + 1), np.bool_)
+        begins[:, 0] = True
+        begins[:, 1:] = rows.ended.T
+        starts = np.flatnonzero(begins)
+        rewards = np.zeros(begins.shape)
+        np.copyto(rewards[:, :-1], rows.rewards.T, where=rows.valid.T)
+        valid = np.zeros(begins.shape, np.int32)
+        valid[:, :-1] = rows.valid.T
+        returns = np.add.reduceat(rewards.reshape(-1), starts)
+        lengths = np.add.reduceat(valid.reshape(-1), starts)
+        # Each environment's first part goes on with what earlier unrolls left open; its
+        # last is left open, and every other one ends where the next begins.
+        envs, first_steps = np.divmod(starts, steps + 1)
+        first = np.flatnonzero(first_steps == 0)
+        returns[first] += self._returns
+        lengths[first] += self._lengths
+        rank = np.arange(len(starts)) - first[envs]
+        is_open = np.append(first_steps[1:] == 0, True)
+        self._returns, self._lengths = returns[is_open], lengths[is_open]
+        last_step = np.append(first_steps[1:], 0)[~is_open] - 1
+        envs = envs[~is_open]
+        at = (last_step, envs)
         columns = {
             "envs": envs,
-            "episodes": self.numbers[envs] + rank,
-            "returns": _since_previous(returns[steps, envs], first),
-            "lengths": _since_previous(lengths[steps, envs], first),
-            "endings": _endings(rows.terminated[steps, envs], rows.failed[steps, envs]),
+            "episodes": self.numbers[envs] + rank[~is_open],
+            "returns": returns[~is_open],
+            "lengths": lengths[~is_open],
+            "endings": _endings(rows.terminated[at], rows.failed[at]),
             "versions": np.full(len(envs), version),
         }
-        self._returns, self._lengths = returns[-1].copy(), lengths[-1].copy()
-        last = np.flatnonzero(np.append(first, True)[1:])
-        self._returns[envs[last]] -= returns[steps[last], envs[last]]
-        self._lengths[envs[last]] -= lengths[steps[last], envs[last]]
-        self.numbers = self.numbers + ended.sum(0)
+        self.numbers = self.numbers + rank[is_open]
         real = columns["lengths"] > 0
         return {
             name: column[real].astype(_DTYPES[name]) for name, column in columns.items()
         }
-
-
-def _since_previous(totals: Array, first: Array) -> Array:
-    before = np.zeros_like(totals)
-    before[1:] = totals[:-1]
-    return totals - np.where(first, 0, before)
 
 
 def _endings(terminated: Array, failed: Array) -> Array:

@@ -27,6 +27,9 @@ from schemas.tensors import Array
 if TYPE_CHECKING:
     import onnxruntime
 
+Places = Mapping[str, "onnxruntime.OrtValue"]
+"""Memory by name of the output that is to be written there."""
+
 MAX_GRAPH_BYTES = 15 << 20
 MAX_POLICY_BYTES = 512 << 20
 _HEADS = {
@@ -79,6 +82,11 @@ class PolicySession:
         states = ["next_state/" + field.name for field in self.graph.states]
         return [*sorted(_HEADS[self.graph.head]), *states]
 
+    def output_dtype(self, name: str) -> str:
+        """Return the dtype of an output."""
+        (found,) = (_dtype(o) for o in self._session.get_outputs() if o.name == name)
+        return found
+
     def load(self, version: PolicyVersion, tensors: bytes) -> Fields:
         """Return a version's parameters as inputs of the graph.
 
@@ -121,24 +129,32 @@ class BoundSession:
         for name, array in params.items():
             self._bind(name, array)
 
-    def run(self, observations: Fields, states: Fields) -> dict[str, Array]:
+    def run(
+        self, observations: Fields, states: Fields, into: Places | None = None
+    ) -> dict[str, Array]:
         """Return the graph's outputs by name: the head's, and ``next_state/<name>``.
 
         Args:
             observations: [B, ...] by field name, more fields than the graph takes.
             states: [B, ...] by name.
+            into: where outputs are to be written, by name; those are not returned.
         """
-        binding = self._binding
+        binding, into = self._binding, into or {}
         for name, graph_input in self._observed:
             self._bind(graph_input, observations[name])
         for name, state in states.items():
             self._bind("state/" + name, state)
-        for name in self._outputs:
+        for name, place in into.items():
+            binding.bind_ortvalue_output(name, place)
+        others = [name for name in self._outputs if name not in into]
+        for name in others:
             # Anew each time: else the last run's memory, which others hold, is used.
             binding.bind_output(name)
         self._onnx.run_with_iobinding(binding)
-        values = binding.copy_outputs_to_cpu()
-        return dict(zip(self._outputs, values, strict=True))
+        if not others:
+            return {}
+        values = dict(zip(self._outputs, binding.get_outputs(), strict=True))
+        return {name: values[name].numpy() for name in others}
 
     def _bind(self, name: str, values: Array) -> None:
         # Its own memory is read. (ascontiguousarray would make [1] of a scalar.)
@@ -169,9 +185,18 @@ class Policy:
         """Its place in the order of all."""
         return PolicyRef(self.version.epoch, self.version.version)
 
-    def run(self, observations: Fields, states: Fields) -> dict[str, Array]:
+    def run(
+        self, observations: Fields, states: Fields, into: Places | None = None
+    ) -> dict[str, Array]:
         """Return the outputs for a batch; see BoundSession.run."""
-        return self._bound.run(observations, states)
+        return self._bound.run(observations, states, into)
+
+
+def places(array: Array) -> list[onnxruntime.OrtValue]:
+    """Return the rows of an array as memory that outputs can be written to."""
+    from onnxruntime import OrtValue
+
+    return [OrtValue.ortvalue_from_numpy(row) for row in array]
 
 
 def open_graph(

@@ -137,6 +137,7 @@ class Worker:
                 self._sender.flush(FLUSH_S)
             raise
         finally:
+            self._heartbeat.end()
             self._followed.close()
 
     def _begin(self) -> WorkerStream:

@@ -40,6 +40,16 @@ class _Horizon:
     ended: Bools
     live: Bools
 
+    def first(self, rows: int) -> _Horizon:
+        """Return a copy of the first ``rows`` rows."""
+        return _Horizon(
+            self.steps,
+            self.returns[:rows].copy(),
+            self.taken[:rows].copy(),
+            self.ended[:rows].copy(),
+            self.live[:rows].copy(),
+        )
+
 
 def n_step(
     rewards: Floats,
@@ -86,14 +96,15 @@ def n_step(
         rewards[:needed], terminated[:needed], truncated[:needed], valid[:needed]
     )
     total = _look_ahead(one, num_steps, n, gamma)
-    discounts = gamma ** np.arange(n + 1)
-    discounts[0] = 0.0
-    result = np.where(total.ended, 0.0, discounts.take(total.taken))
+    powers = (gamma ** np.arange(n + 1)).astype(np.float32)
+    powers[0] = 0.0
+    discounts = powers.take(total.taken)
+    discounts[total.ended] = 0.0
     if finite is not None:
-        result[~at_bootstrap(finite, total.taken)] = 0.0
+        discounts[~at_bootstrap(finite, total.taken)] = 0.0
     with np.errstate(over="ignore"):  # beyond float32: infinite, for the learner to see
         returns = (total.returns * reward_scale).astype(np.float32)
-    return NStep(returns, result.astype(np.float32), total.taken)
+    return NStep(returns, discounts, total.taken)
 
 
 def at_bootstrap(
@@ -128,18 +139,14 @@ def _look_ahead(power: _Horizon, num_steps: int, n: int, gamma: float) -> _Horiz
     Differences of discounted sums would do as well, and lose small rewards next to
     large ones.
     """
-    rows = (num_steps, power.live.shape[1])
-    total = _Horizon(
-        0,
-        np.zeros(rows),
-        np.zeros(rows, np.int32),
-        np.zeros(rows, np.bool_),
-        np.ones(rows, np.bool_),
-    )
+    total: _Horizon | None = None
     while True:
         if n & power.steps:
-            _extend(total, power, gamma)
-        if 2 * power.steps > n:
+            if total is None:
+                total = power.first(num_steps)
+            else:
+                _extend(total, power, gamma)
+        if total and 2 * power.steps > n:
             return total
         _extend(power, power, gamma)
 

@@ -121,8 +121,11 @@ def place(
     return Placement(where, pending)
 
 
-def _order(demand: Demand) -> tuple[int, RoleKey]:
-    return _FIRST.get(demand.key.role, len(_FIRST)), demand.key
+def _order(demand: Demand) -> tuple[int, str, int, str]:
+    # The first of every role of one experiment, then of the next, then what they have
+    # more of: where there is too little room some run whole, not all in part for ever.
+    key = demand.key
+    return key.index, key.experiment, _FIRST.get(key.role, len(_FIRST)), key.role
 
 
 def _reason(demand: Demand, rooms: Mapping[str, _Room]) -> str:

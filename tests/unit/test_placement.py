@@ -22,6 +22,20 @@ def test_roles_are_spread_and_the_learner_chooses_first():
     }  # fmt: skip
 
 
+def test_where_room_is_short_one_experiment_runs_whole_not_all_in_part():
+    roles = [("learner", 0), ("processor", 0), ("worker", 0), ("worker", 1)]
+    demands = [Demand(RoleKey(name, *role), 250) for name in "cab" for role in roles]
+    found = place(demands, [Host("h-1", 1750, 0)], {})
+    # Seven places: three for each of the first two, and one is left.
+    placed = sorted((key.experiment, str(key)) for key in found.where)
+    first = ["learner/0", "processor/0", "worker/0"]
+    assert placed == [
+        *(("a", role) for role in first),
+        *(("b", role) for role in first),
+        ("c", "learner/0"),
+    ]
+
+
 def test_a_role_stays_though_another_agent_is_empty():
     demands = [Demand(LEARNER, 500), Demand(WORKER, 500)]
     hosts = [Host("h-1", 1000, 0), Host("h-2", 9000, 0)]

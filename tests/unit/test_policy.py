@@ -83,6 +83,7 @@ def test_the_log_probability_is_that_of_epsilon_greedy():
     assert 0.74 < share < 0.86 and 0.25 < (taken[:, 1] == 2).mean() < 0.42
     chosen = np.take_along_axis(np.array([[1, 4, 0], [3, 0, 6]]), taken.T, 1).T
     np.testing.assert_array_equal(behaviour["q_taken"], chosen)
+    assert (behaviour["q_max"] == [4, 6]).all(), "the best, whatever is tried"
 
 
 def test_an_unroll_cut_short_has_short_columns():
@@ -118,6 +119,39 @@ def test_each_run_has_outputs_of_its_own_and_takes_any_layout():
         first.tolist() == before.tolist() and second.tolist() == before[::-1].tolist()
     )
     assert len(bound.run({"": X[""][:1]}, {})["q"]) == 1
+
+
+def test_of_equal_actions_only_the_first_is_greedy():
+    actor = make_actor([0.5, 0.5], steps=200, policy=make_policy(w=W * 0))
+    taken = np.stack([actor.act(t, X)[""] - 5 for t in range(200)])
+    found = actor.finish(200, X)["log_prob"]
+    expected = np.log(np.where(taken == 0, 0.5 + 0.5 / 3, 0.5 / 3))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert set(taken.flat) == {0, 1, 2}
+
+
+def test_an_explorer_cut_short_has_the_columns_of_the_steps_it_took():
+    whole, cut = make_actor([0.9, 0.9], steps=50), make_actor([0.9, 0.9], steps=50)
+    for t in range(50):
+        whole.act(t, X)
+    for t in range(20):
+        cut.act(t, X)
+    expected, found = whole.finish(50, X), cut.finish(20, X)
+    for name in ("q_taken", "log_prob"):
+        np.testing.assert_array_equal(found[name], expected[name][:20])
+
+
+def test_the_columns_of_an_unroll_outlive_the_next():
+    actor = make_actor([0.5, 0.5], steps=2)
+    actor.act(0, X), actor.act(1, X)
+    first = actor.finish(2, X)
+    before = {name: column.copy() for name, column in first.items()}
+    other = {"": X[""][::-1] * 2}
+    actor.begin(1, np.random.default_rng(5))
+    actor.act(0, other)
+    assert actor.finish(1, other)["q_max"].tolist() == [[12, 8], [12, 8]]
+    for name, column in first.items():
+        np.testing.assert_array_equal(column, before[name])
 
 
 def test_parameters_may_be_named_with_or_without_their_prefix():
