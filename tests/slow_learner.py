@@ -32,4 +32,6 @@ def _slow(self: Dqn, sample: Any) -> Any:
     return _update(self, sample)
 
 
-Dqn.update = _slow  # type: ignore[method-assign]
+# Not in the test's own process, where only the names above are wanted.
+if ORDER in os.environ:
+    Dqn.update = _slow  # type: ignore[method-assign]

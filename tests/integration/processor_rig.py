@@ -66,6 +66,7 @@ class Rig:
         self.partitions = partitions
         self.name = f"proc-{uuid.uuid4().hex[:10]}"
         self.sender = Sender(make_producer(settings, client_id="rig"))
+        self._spec_offset = -1
         ensure_experiment_topics(settings, self.publish(**spec))
         self._log = tmp_path / f"{self.name}.log"
         self._cwd = tmp_path / "cwd"
@@ -113,7 +114,8 @@ class Rig:
             }
         )
         ensure_shared_topics(self.settings)
-        publish_experiment(self.sender, experiment, "run1", -1)
+        found = publish_experiment(self.sender, experiment, "run1", self._spec_offset)
+        self._spec_offset = found.offset
         return experiment
 
     def topic(self, topic: Topic) -> str:
