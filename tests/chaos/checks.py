@@ -214,8 +214,7 @@ def c9(evidence: Evidence) -> list[Finding]:
             what = f"exit code {end.code} after {end.took_s:.1f} s, told to stop"
             found.append(Finding("C9", what, who))
         if not end.asked and not end.harmed:
-            last = evidence.logs.get(who, "").strip().splitlines()[-1:]
-            what = f"ended by itself with {end.code}: {''.join(last)[:400]}"
+            what = f"ended by itself with {end.code}: {end.words[:400]}"
             found.append(Finding("C9", what, who))
     for who, text in evidence.logs.items():
         if "Traceback (most recent call last)" in text:

@@ -66,6 +66,7 @@ class Ended:
         asked: it was told to stop by SIGTERM or SIGINT.
         harmed: the harness ended it with SIGKILL, or let it kill itself.
         took_s: from being told to the end.
+        words: its last ones.
     """
 
     role: str
@@ -76,6 +77,7 @@ class Ended:
     asked: bool = False
     harmed: bool = False
     took_s: float = 0.0
+    words: str = ""
 
 
 @dataclass(frozen=True)

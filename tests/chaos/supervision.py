@@ -124,6 +124,7 @@ class HarmedSupervisor(Supervisor):
                 asked=asked_at_s is not None,
                 harmed=harmed,
                 took_s=now_s - asked_at_s if asked_at_s is not None else 0.0,
+                words=seen.last_line,
             )
         )
         if assignment in self.held:
