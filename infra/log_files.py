@@ -6,6 +6,8 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from infra.log_lines import MAX_LINE_BYTES, LineParser, LogLine
@@ -14,7 +16,11 @@ from infra.log_rotation import BACKUPS
 MAX_WORDS = 500
 """Characters of what is told of a process that ended."""
 
+SAID_NOTHING = "it said nothing"
+"""Of a process that wrote nothing before it ended."""
+
 _LAST_LINES = 500
+_FATAL = "Fatal Python error"
 _WINDOW_BYTES = 1 << 17
 _NAME = re.compile(r"([a-z]+)-(\d{1,9})\.log")
 
@@ -38,11 +44,27 @@ def last_words(path: Path, lived_s: float) -> str:
     since_ms = int((time.time() - lived_s) * 1000)
     log = LogFile(path, "", 0)
     lines = log.tail(_LAST_LINES, since_ms=since_ms) + log.unfinished()
+    if crash := _fatal_error(lines):
+        return crash.in_short(MAX_WORDS)
     for least in (logging.ERROR, logging.WARNING, logging.NOTSET):
         for line in reversed(lines):
             if line.severity >= least:
                 return line.in_short(MAX_WORDS)
-    return ""
+    return SAID_NOTHING
+
+
+def _fatal_error(lines: list[LogLine]) -> LogLine | None:
+    """Return what `faulthandler` wrote first, and the innermost frame; None: nothing.
+
+    It ends with a list of all extension modules, which says nothing.
+    """
+    starts = [i for i, line in enumerate(lines) if line.message.startswith(_FATAL)]
+    crash = lines[starts[-1] :] if starts else []
+    if not crash or not all(line.is_raw for line in crash):
+        return None  # a child's, and this process went on
+    said = [line.message for line in crash]
+    frames = [b for a, b in pairwise(said) if a.startswith("Current thread")]
+    return replace(crash[0], message=", ".join([said[0], *frames[:1]]))
 
 
 class LogFile:

@@ -141,11 +141,18 @@ def import_modules(names: tuple[str, ...]) -> list[Any]:
     Raises:
         EnvRefused: one cannot be imported.
     """
+    return [_import_module(name) for name in names]
+
+
+def _import_module(name: str) -> Any:
     try:
-        return [importlib.import_module(name) for name in names]
-    except Exception as exc:  # whatever a module's top level raises
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as exc:  # whatever a module's top level raises
+        if isinstance(exc, SystemExit) and type(exc) is not SystemExit:
+            raise  # ours: somebody stops this process
         raise EnvRefused(
-            f"ROLLSTREAM_ENV_MODULES: expected modules that import, found {exc!r}",
+            f"ROLLSTREAM_ENV_MODULES: expected modules that import, found {name!r}, "
+            f"which raises {exc!r}",
             "correct the variable, or install the module",
         ) from exc
 

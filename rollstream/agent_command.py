@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from infra.control.plans import Capacity
 
 EPILOG = "Example: rollstream agent --capacity cpu=2,gpu=0 --label zone=a"
+_log = logging.getLogger("rollstream.agent")
 
 
 def agent(
@@ -106,14 +110,26 @@ def _announce(
 ) -> None:
     if as_json:
         facts = {"kind": "agent", "name": name, "labels": labels, **has.model_dump()}
-        print(json.dumps(facts), flush=True)
+        _tell(json.dumps(facts))
         return
     shown = "".join(f", {key}={value}" for key, value in sorted(labels.items()))
-    print(f"agent {name}: cpu {has.cpu:g}, gpu {has.gpu:g}{shown}", flush=True)
+    _tell(f"agent {name}: cpu {has.cpu:g}, gpu {has.gpu:g}{shown}")
+
+
+def _tell(line: str) -> None:
+    """Print a line; an agent that cannot be heard goes on with its work."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except OSError as exc:  # of a full disk, for one: the next line may have room
+        _log.warning("stdout takes nothing: %s", exc)
 
 
 def _print_json(happening: Happening) -> None:
-    print(json.dumps(asdict(happening)), flush=True)
+    _tell(json.dumps(asdict(happening)))
 
 
 def _line_printer() -> Callable[[Happening], None]:
@@ -122,15 +138,25 @@ def _line_printer() -> Callable[[Happening], None]:
 
     from rollstream.printable import printable
 
-    console = Console(highlight=False, soft_wrap=True)
+    line = io.StringIO()
+    console = Console(
+        file=line,
+        force_terminal=Console().is_terminal,
+        highlight=False,
+        soft_wrap=True,
+    )
     styles = {"failed": "red", "restarted": "yellow", "started": "green"}
 
     def show(happening: Happening) -> None:
         role = f"{happening.experiment} {happening.role}/{happening.index}"
         pid = f" (pid {happening.pid})" if happening.pid else ""
+        line.seek(0)
+        line.truncate()
         console.print(
             f"{role} [{styles.get(happening.kind, 'dim')}]{happening.kind}[/]"
-            f"{pid}: {escape(printable(happening.reason))}"
+            f"{pid}: {escape(printable(happening.reason))}",
+            end="",
         )
+        _tell(line.getvalue())
 
     return show

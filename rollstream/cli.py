@@ -30,6 +30,7 @@ from rollstream.machine import check_environment, running, with_modules
 from rollstream.options import File, Json, Overrides
 from rollstream.overrides import apply_overrides
 from rollstream.run_command import exit_code, run_experiment
+from rollstream.streams import open_streams
 from schemas.experiment import Experiment, from_values, load_values
 
 app = typer.Typer(
@@ -39,6 +40,8 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    # Else the line ends of a docstring's later paragraphs are kept.
+    rich_markup_mode="markdown",
 )
 bench = typer.Typer(help="Measure this machine with the production code.")
 app.add_typer(bench, name="bench", no_args_is_help=True)
@@ -311,6 +314,7 @@ def _load(file: Path, overrides: list[str] | None) -> Experiment:
 
 def main() -> None:
     """Run the command line; exit with the command's code."""
+    open_streams()
     with exits_with_a_message(), interruptible():
         app()
 

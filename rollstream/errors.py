@@ -13,6 +13,7 @@ from schemas.experiment import SpecError
 
 EXIT_ERROR = 1
 EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
 
 
 @contextmanager
@@ -26,6 +27,8 @@ def exits_with_a_message() -> Iterator[None]:
     except (RollstreamError, SchemaError) as exc:
         _say(str(exc))
         sys.exit(EXIT_ERROR)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
 
 
 def _say(*lines: str) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 EXIT_TERMINATED = 143
+AGAIN_S = 10.0
+"""A clean-up may take so long; who asks again after that, is heard again."""
 
 
 class Terminated(SystemExit):
@@ -19,14 +23,19 @@ class Terminated(SystemExit):
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Turn the first SIGINT or SIGTERM into an exception, and ignore further ones.
+    """Turn SIGINT or SIGTERM into an exception, and ignore further ones for a while.
 
-    Without this, a second Ctrl-C would cut the clean-up short and leave processes.
+    Without this, a second Ctrl-C would cut the clean-up short and leave processes. But
+    an exception can be lost: what is raised while a destructor runs is dropped.
     """
+    heard_at_s = -math.inf
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        for each in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(each, signal.SIG_IGN)
+        nonlocal heard_at_s
+        now_s = time.monotonic()
+        if now_s - heard_at_s < AGAIN_S:
+            return
+        heard_at_s = now_s
         raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
     before = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,12 @@ if TYPE_CHECKING:
     from infra.monitoring.overview import ExperimentRow, Overview
 
 EPILOG = "Example: rollstream ps --json"
-PIPE_WIDTH = 200
+_COLUMNS = (
+    "EXPERIMENT", "STATE", "ROLES", "ENV STEPS", "RETURN", "AGE", "AGENTS", "REASON",
+)  # fmt: skip
+_LEAST_REASON = 24
+_SHOWN_AGENTS = 2
+_ANY_WIDTH = 100_000
 
 
 def ps(
@@ -42,34 +46,49 @@ def ps(
 
 
 def _show(found: Overview) -> None:
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from rollstream.printable import printable
 
-    width = None if sys.stdout.isatty() else PIPE_WIDTH
     table = Table(box=None, header_style="dim", pad_edge=False)
-    table.add_column("EXPERIMENT", no_wrap=True)
-    for column in ("STATE", "ROLES", "ENV STEPS", "RETURN", "AGE", "AGENTS"):
+    for column in _COLUMNS:
         justify: Any = "right" if column in ("ENV STEPS", "RETURN") else "left"
-        table.add_column(column, justify=justify, overflow="fold")
-    table.add_column("REASON", no_wrap=True, overflow="ellipsis")
+        table.add_column(column, justify=justify, no_wrap=True, overflow="ellipsis")
+    longest = len(_COLUMNS[-1])
     for row in found.experiments:
-        table.add_row(*(Text(printable(cell)) for cell in _cells(row)))
-    Console(highlight=False, width=width).print(table)
+        cells = [printable(cell) for cell in _cells(row)]
+        longest = max(longest, cell_len(cells[-1]))
+        table.add_row(*map(Text, cells))
+    # No column is folded: a line that a terminal wraps can be read, slivers cannot. A
+    # terminal gets as much of the reason as fits, a pipe all of it.
+    console = Console(highlight=False)
+    is_terminal, shown_width = console.is_terminal, console.width
+    console.width = _ANY_WIDTH
+    if is_terminal:
+        excess = console.measure(table).maximum - shown_width
+        table.columns[-1].max_width = max(longest - excess, _LEAST_REASON)
+    with console.capture() as shown:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in shown.get().splitlines()))
 
 
 def _cells(row: ExperimentRow) -> list[str]:
     from rollstream.ages import age
 
     state = row.state
-    if row.wanted and row.wanted != row.state and row.state != "finished":
+    # That somebody wants it to run goes without saying.
+    on_its_way = row.wanted == "running" and state in ("pending", "degraded")
+    if row.wanted not in ("", state) and state != "finished" and not on_its_way:
         state = f"{row.state} ({row.wanted} wanted)"
     running = "?" if row.roles_running is None else str(row.roles_running)
     mean = "-" if row.mean_return is None else f"{row.mean_return:.1f}"
     by_hand = row.managed_by == "run"
-    agents = ", ".join(row.agents) or "-"
+    agents = ", ".join(row.agents[:_SHOWN_AGENTS]) or "-"
+    if (more := len(row.agents) - _SHOWN_AGENTS) > 0:
+        agents += f" and {more} more"
     return [
         row.experiment,
         state,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -67,8 +68,11 @@ def init(
         print(json.dumps({"file": str(file), "name": name, "env": env}))
         return
     print(f"{file}: {name}, {env}")
-    print(f"next: rollstream validate {file}")
-    print(f"      rollstream run {file}")
+    words = [str(file)]
+    for module in env_module or ():
+        words += ["--env-module", module]
+    print(f"next: rollstream validate {shlex.join(words)}")
+    print(f"      rollstream run {shlex.join(words)}")
 
 
 def _name(name: str | None, file: Path | None, env: str) -> str:

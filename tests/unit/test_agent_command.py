@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 import typer
@@ -32,3 +34,32 @@ def test_a_capacity_that_makes_no_sense_is_refused(text):
 def test_a_label_that_makes_no_sense_is_refused(text):
     with pytest.raises(typer.BadParameter, match="expected NAME=VALUE"):
         parse_labels([text])
+
+
+SPEAKS = """
+import sys
+from infra.control.agent_reports import Happening
+from rollstream.agent_command import _line_printer, _print_json
+show = _line_printer() if sys.argv[1] == "lines" else _print_json
+for number in range(3):
+    show(Happening("started", "e", "r", "worker", 0, f"[b]{number}[/b]", 7))
+print("works on", file=sys.stderr, flush=True)
+"""
+
+
+@pytest.mark.parametrize("form", ["lines", "json"])
+def test_an_agent_that_is_not_heard_works_on(form):
+    def speak(stdout):
+        return subprocess.run(
+            [sys.executable, "-c", SPEAKS, form],
+            stdout=stdout, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    heard = speak(subprocess.PIPE)
+    assert len(heard.stdout.splitlines()) == 3 and "[b]2[/b]" in heard.stdout
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb") as nobody_reads, open("/dev/full", "wb") as full:
+        unheard = speak(nobody_reads)
+        assert (unheard.returncode, unheard.stderr) == (0, "works on\n")
+        assert "works on" in speak(full).stderr

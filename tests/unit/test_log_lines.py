@@ -121,7 +121,19 @@ def test_a_crash_before_anything_was_logged_has_last_words(path):
     write(path, logged("an old error", "ERROR", now(-60)))
     write(path, "Traceback (most recent call last):", "ImportError: no x", end="")
     assert last_words(path, 30.0) == "ImportError: no x"
-    assert last_words(path.with_name("none.log"), 30.0) == ""
+    assert last_words(path.with_name("none.log"), 30.0) == "it said nothing"
+
+
+def test_a_crash_in_native_code_is_told_by_its_kind_and_place(path):
+    write(path, logged("worker-started", at=now()))
+    code = "import ctypes, faulthandler; faulthandler.enable(); ctypes.string_at(0)"
+    with path.open("ab") as log:
+        assert subprocess.run([sys.executable, "-c", code], stderr=log).returncode < 0
+    words = last_words(path, 60.0)
+    assert words.startswith("Fatal Python error: Segmentation fault, File ")
+    assert words.endswith("in string_at") and "Extension modules" not in words
+    write(path, logged("it was a child's", "ERROR", now()))
+    assert last_words(path, 60.0) == "it was a child's"
 
 
 def test_a_native_crash_is_told_by_python(path):

@@ -53,6 +53,45 @@ def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert "\x1b" not in shown and "owned" in shown
 
 
+def test_a_table_of_long_reasons_keeps_its_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reason = "worker/0: no agent fits: " + "vm-1 lacks cpu 0.25 (free 0); " * 9 + "end"
+    agents = tuple(f"vm-{n}" for n in range(9))
+    rows = [
+        ExperimentRow(
+            f"sweep-{n}" * 5, "r", "agents", "running", "pending", reason, 0, 4, 12_345,
+            -1.5, True, 9, agents,
+        )
+        for n in range(2)
+    ]  # fmt: skip
+    _show(Overview(tuple(rows), agents))
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        assert line.split()[1:8] == [
+            "pending",
+            "0/4",
+            "12,345",
+            "-1.5",
+            "0",
+            "s",
+            "vm-0,",
+        ]
+        assert (
+            line.endswith("vm-0, vm-1 and 7 more  " + reason) and "running" not in line
+        )
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+    _show(Overview(tuple(rows), agents))
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert [len(line) for line in lines] == [200, 200] and "\x1b" in header
+    monkeypatch.setenv("COLUMNS", "40")
+    _show(Overview(tuple(rows), agents))
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert all("  worker/0: no agent fits…" in line for line in lines)
+
+
 @pytest.mark.parametrize("command", ["get", "pause", "resume", "stop", "delete"])
 @pytest.mark.parametrize("name", ["", "A B", "../x", "a/b", EVIL])
 def test_what_is_no_name_is_refused(command: str, name: str) -> None:

@@ -2,6 +2,8 @@
 
 import json
 import re
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,6 +85,31 @@ def test_init_writes_a_file_that_validates(rollstream):
     assert (experiment.name, experiment.spec.env.id) == ("cartpole", "CartPole-v1")
     assert experiment.spec.stop.mean_return == 475
     assert rollstream("validate", "cartpole.yaml")[:2] == (0, "cartpole: fine\n")
+
+
+def test_what_init_says_comes_next_works_as_it_is(rollstream, tmp_path, monkeypatch):
+    (tmp_path / "some_envs.py").write_text(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "gymnasium.register('some/E-v0', CartPoleEnv)\n"
+    )
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    options = ("--env", "some/E-v0", "--env-module", "some_envs")
+    code, out, _ = rollstream("init", "a b.yaml", *options)
+    assert code == 0
+    first, second = (line.partition("rollstream ")[2] for line in out.splitlines()[1:])
+    assert first == "validate 'a b.yaml' --env-module some_envs"
+    assert second == first.replace("validate", "run")
+    assert rollstream(*shlex.split(first)) == (0, "a-b: fine\n", "")
+
+
+def test_a_module_that_cannot_be_imported_is_named(rollstream, tmp_path, monkeypatch):
+    (tmp_path / "quits.py").write_text("raise SystemExit(3)")
+    (tmp_path / "raises.py").write_text("raise RuntimeError('boom')")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for module, raised in (("quits", "SystemExit(3)"), ("raises", "'boom'")):
+        code, out, err = rollstream("init", "--env-module", module)
+        assert (code, out) == (1, "") and raised in err and f"{module!r}" in err
 
 
 def test_init_overwrites_only_when_told_to(rollstream, tmp_path):
