@@ -177,10 +177,7 @@ def _wait(
         follower.poll(_SAMPLE_S)
         meter.sample()
         meter.note_workers(follower.progress)
-        for gone in supervisor.poll():
-            raise RollstreamError(
-                f"bench: {gone.assignment.key} ended with {gone.code}: {gone.last_line}"
-            )
+        check_roles(supervisor)
         if time.monotonic() > deadline_s:
             raise RollstreamError(
                 f"bench: expected an end within {_START_S + load.seconds:.0f} s"
@@ -211,6 +208,14 @@ def _figures(
         "lost_steps": output["lost_steps"],
         "processes": [asdict(use) for use in uses],
     }
+
+
+def check_roles(supervisor: Supervisor) -> None:
+    """Raise RollstreamError when a role has ended: the figures would be wrong."""
+    for gone in supervisor.poll():
+        raise RollstreamError(
+            f"bench: {gone.assignment.key} ended with {gone.code}: {gone.last_line}"
+        )
 
 
 def delete_experiment_topics(settings: Settings, name: str) -> None:

@@ -17,7 +17,12 @@ from confluent_kafka import Consumer, TopicPartition
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.pipeline import Load, bench_experiment, delete_experiment_topics
+from benchmarks.pipeline import (
+    Load,
+    bench_experiment,
+    check_roles,
+    delete_experiment_topics,
+)
 from infra.cluster.local import LocalCluster
 from infra.control.experiments import (
     forget_experiment,
@@ -169,10 +174,7 @@ def _wait_for_records(supervisor: Supervisor, consumer: Consumer, workers: int) 
         message = consumer.poll(0.5)
         if message is not None and message.error() is None:
             seen.add(message.key())
-        for gone in supervisor.poll():
-            raise RollstreamError(
-                f"bench: {gone.assignment.key} ended with {gone.code}: {gone.last_line}"
-            )
+        check_roles(supervisor)
         if time.monotonic() > deadline_s:
             raise RollstreamError(
                 f"bench: expected a record of {workers} workers within "

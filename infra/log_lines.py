@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from infra.printable import printable
+
 MAX_LINE_BYTES = 1 << 16
 """Of a longer line, which no process of ours writes, this much is read."""
 
@@ -64,9 +66,8 @@ class LogLine:
     def in_short(self, max_length: int) -> str:
         """Return it in one line that any terminal shows, with what was raised."""
         raised = self.exception.strip().splitlines()[-1:]
-        text = ": ".join([" ".join(self.message.split()), *raised])[:max_length]
-        mark = "\N{REPLACEMENT CHARACTER}"
-        return "".join(each if each.isprintable() else mark for each in text)
+        text = ": ".join([" ".join(self.message.split()), *raised])
+        return printable(text[:max_length])
 
 
 class LineParser:

@@ -21,7 +21,12 @@ from infra.kafka.clients import make_consumer
 from infra.kafka.dead_letters import dead_letter
 from infra.kafka.delivery import Sender
 from infra.kafka.foreign_schemas import learn_schema
-from infra.kafka.reading import committed_offsets, partitions_of, watermarks
+from infra.kafka.reading import (
+    OUT_OF_RANGE,
+    committed_offsets,
+    partitions_of,
+    watermarks,
+)
 from infra.monitoring.reporter import Reporter
 from learner.counters import Counters
 from learner.log_start import LogMismatch, Start, resume_at
@@ -41,7 +46,6 @@ _GONE = (
     KafkaError._UNKNOWN_PARTITION,
     KafkaError.UNKNOWN_TOPIC_ID,
 )
-_OUT_OF_RANGE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _log = logging.getLogger("rollstream")
 
 
@@ -222,7 +226,7 @@ class Feed:
                 f"{self.topic}: the topic is gone: {error.str()}",
                 "start a new run with --fresh",
             )
-        if code in _OUT_OF_RANGE:
+        if code in OUT_OF_RANGE:
             self._go_on_within(address(message)[0])
         elif code == KafkaError._BAD_MSG:
             self._set_aside(address(message)[0], error)

@@ -136,7 +136,7 @@ def _line_printer() -> Callable[[Happening], None]:
     from rich.console import Console
     from rich.markup import escape
 
-    from rollstream.printable import printable
+    from infra.printable import printable
 
     line = io.StringIO()
     console = Console(

@@ -20,11 +20,11 @@ from infra.kafka.dead_letters import (
     whole_value,
 )
 from infra.kafka.foreign_schemas import learn_schema
+from infra.printable import printable
 from infra.settings import Settings
 from rollstream.ages import age
 from rollstream.dead_letter_check import Refused, Usability
 from rollstream.dead_letter_names import facts, find
-from rollstream.printable import printable
 from schemas.codec import MAGIC, decode_any
 from schemas.errors import SchemaError, UnknownSchemaId
 from schemas.registry import KnownSchema, Registry

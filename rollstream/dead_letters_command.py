@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -22,12 +20,13 @@ from infra.kafka.dead_letters import (
     whole_value,
 )
 from infra.kafka.reinjection import NotReinjected, Reinjector
+from infra.printable import printable
 from infra.settings import Settings
 from rollstream.ages import age
 from rollstream.dead_letter_check import Refused, Usability
 from rollstream.dead_letter_details import show
 from rollstream.dead_letter_names import facts, find, where
-from rollstream.printable import printable
+from rollstream.tables import table_console
 
 EXIT_OK = 0
 EXIT_REFUSED = 1
@@ -111,9 +110,7 @@ def list_letters(settings: Settings, experiment: str, *, as_json: bool) -> None:
             Text(printable(letter.reinjected or "no")),
             Text(printable(letter.record.error)),
         )
-    # A pipe has no width: nothing may be folded there.
-    width = None if sys.stdout.isatty() else PIPE_WIDTH
-    Console(highlight=False, width=width).print(table)
+    table_console(PIPE_WIDTH).print(table)
 
 
 def reinject(

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from infra.control.runs import Tick
 from infra.monitoring.progress import Progress
-from rollstream.printable import printable
+from infra.printable import printable
 from rollstream.rates import Rate
 
 PLAIN_INTERVAL_S = 3.0

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from infra.doctor import run_checks
+from infra.printable import printable
 from infra.settings import Settings
-from rollstream.printable import printable
+from rollstream.tables import table_console
 
 PIPE_WIDTH = 200
 
@@ -31,7 +30,5 @@ def doctor(settings: Settings, *, as_json: bool) -> int:
             mend = "" if check.ok else check.mend
             texts = (check.name, check.found, check.expected, mend)
             table.add_row(mark, *(Text(printable(text)) for text in texts))
-        # A pipe has no width: nothing may be folded there.
-        width = None if sys.stdout.isatty() else PIPE_WIDTH
-        Console(highlight=False, width=width).print(table)
+        table_console(PIPE_WIDTH).print(table)
     return 0 if all(check.ok for check in checks) else 1

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from infra.errors import RollstreamError
-from rollstream.printable import printable
+from infra.printable import printable
 from schemas.errors import SchemaError
 from schemas.experiment import SpecError
 

@@ -14,6 +14,7 @@ from infra.control.experiments import read_experiment
 from infra.errors import RollstreamError
 from infra.monitoring.event_kinds import KINDS, SEVERITIES
 from infra.monitoring.event_log import EventLog, LoggedEvent, OfNewestRun
+from infra.printable import printable
 from infra.settings import Settings
 from rollstream.lines import (
     COLOURS,
@@ -23,7 +24,6 @@ from rollstream.lines import (
     show_time,
 )
 from rollstream.machine import running
-from rollstream.printable import printable
 from schemas.records import Event
 
 Wanted = Callable[[Event], bool]

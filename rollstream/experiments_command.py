@@ -184,7 +184,7 @@ def delete(
 
 
 def _show_diff(found: SpecDiff) -> None:
-    from rollstream.printable import printable
+    from infra.printable import printable
 
     for change in found.changes:
         print(printable(str(change)))
@@ -229,7 +229,7 @@ def _say(done: Launched, wanted: str, as_json: bool) -> None:
 
 
 def _tell(line: str) -> None:
-    from rollstream.printable import printable
+    from infra.printable import printable
 
     typer.echo(printable(line), err=True)
 

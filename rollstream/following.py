@@ -8,10 +8,10 @@ from rich.console import Console
 
 from infra.control.experiments import run_directory
 from infra.control.watching import Moment
+from infra.printable import printable
 from rollstream.client import Client
 from rollstream.display import Display, LiveDisplay, PlainDisplay
 from rollstream.interrupts import Terminated
-from rollstream.printable import printable
 from rollstream.run_command import EXIT_TARGET_MISSED, exit_code, show_summary
 
 EXIT_DELETED = 1

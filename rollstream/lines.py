@@ -28,9 +28,8 @@ COLOURS = {
 
 def line_console() -> Console:
     """Return a console that prints each line as it is, also to a pipe, and at once."""
-    # A terminal's encoding may lack what others write.
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace", line_buffering=True)
+        sys.stdout.reconfigure(line_buffering=True)
     return Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 

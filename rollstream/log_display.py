@@ -8,8 +8,8 @@ from collections.abc import Callable
 from rich.text import Text
 
 from infra.log_lines import LogLine
+from infra.printable import printable
 from rollstream.lines import COLOURS, line_console, show_time
-from rollstream.printable import printable
 
 
 def make_show(experiment: str, *, as_json: bool) -> Callable[[LogLine], None]:

@@ -16,11 +16,11 @@ from infra.clock import now_ms
 from infra.errors import RollstreamError
 from infra.log_files import LogFile, find_logs
 from infra.log_lines import LEVELS, LogLine
+from infra.printable import printable
 from infra.settings import load_settings
 from rollstream.lines import check_choice, check_experiment
 from rollstream.log_display import make_show
 from rollstream.log_places import find_places, newest_logs
-from rollstream.printable import printable
 from rollstream.since import parse_since
 
 EPILOG = "Example: rollstream logs cartpole-dqn worker/0 -f --level warning"

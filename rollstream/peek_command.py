@@ -22,8 +22,8 @@ from infra.kafka.reading import (
     read_to_end,
     watermarks,
 )
+from infra.printable import printable
 from infra.settings import Settings
-from rollstream.printable import printable
 from schemas.errors import SchemaError
 from schemas.registry import Registry
 from schemas.subjects import parse_registration

@@ -51,7 +51,7 @@ def _show(found: Overview) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from rollstream.printable import printable
+    from infra.printable import printable
 
     table = Table(box=None, header_style="dim", pad_edge=False)
     for column in _COLUMNS:

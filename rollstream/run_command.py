@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 
 from infra.cluster.local import LocalCluster
-from infra.control.runs import Run, open_run
+from infra.control.runs import Run
 from infra.errors import RollstreamError
 from infra.monitoring.progress import Finish
 from infra.monitoring.summary import Summary
+from infra.printable import printable
 from infra.settings import Settings
 from rollstream.curve import write_curve
 from rollstream.display import Display, LiveDisplay, PlainDisplay
 from rollstream.interrupts import Terminated
-from rollstream.printable import printable
 from schemas.experiment import Experiment
 
 EXIT_TARGET_MISSED = 3
@@ -36,7 +36,7 @@ def run_experiment(
     """
     with (
         _cluster(settings, console) as (cluster, there),
-        open_run(there, experiment) as run,
+        closing(Run(there, experiment)) as run,
     ):
         done = run.publish(fresh)
         if done is not None:

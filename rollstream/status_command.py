@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 
 from rich.console import Console
@@ -12,9 +11,10 @@ from rich.text import Text
 
 from infra.monitoring.role_views import RoleView
 from infra.monitoring.status import ExperimentStatus, GroupStatus, read_status
+from infra.printable import printable
 from infra.settings import Settings
 from rollstream.ages import age
-from rollstream.printable import printable
+from rollstream.tables import table_console
 
 _WELL = ("running", "stopped")
 # What is said once; all else is repeated every two seconds.
@@ -37,9 +37,7 @@ def status(settings: Settings, experiment: str, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps(to_json(found)))
     else:
-        # A pipe has no width: nothing may be folded there.
-        width = None if sys.stdout.isatty() else PIPE_WIDTH
-        _show(Console(highlight=False, width=width), found)
+        _show(table_console(PIPE_WIDTH), found)
     return EXIT_ALERTS if found.alerts else EXIT_OK
 
 

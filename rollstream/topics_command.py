@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from rich.console import Console
 from rich.table import Table
 
 from infra.control.experiments import read_experiment
 from infra.control.members import experiment_topics, shared_topics
 from infra.kafka.topic_admin import TopicConfig, TopicDescription, describe_topics
 from infra.settings import Settings
+from rollstream.tables import table_console
 from schemas.topics import TOPICS, topic_name
 
 PIPE_WIDTH = 160
@@ -87,6 +87,4 @@ def _show(
             partitions,
             held,
         )
-    console = Console(highlight=False)
-    # A pipe has no width: nothing may be cut there.
-    console.print(table, width=None if console.is_terminal else PIPE_WIDTH)
+    table_console(PIPE_WIDTH).print(table)

@@ -60,6 +60,18 @@ def decode(
     return record  # type: ignore[no-any-return]
 
 
+def decode_or_none(data: bytes, *expected: type[Record]) -> Record | None:
+    """Return the record as ``decode`` does; None for all that it refuses.
+
+    For readers of what is only told: a record of another version, or of nobody we
+    know, says nothing that they understand.
+    """
+    try:
+        return decode(data, *expected)
+    except SchemaError:
+        return None
+
+
 def decode_any(data: bytes, registry: Registry = _SHIPPED) -> Any:
     """Return whatever record of ours ``data`` holds; raises as ``decode`` does."""
     name = writer_schema(data, registry).name

@@ -37,6 +37,9 @@ _FAREWELL_S = 0.5
 _DOWN = ("backing-off", "failed")
 _log = logging.getLogger("rollstream.agent")
 
+Wanted = dict[Run, dict[Assignment, Launch]]
+"""What a plan asks for, by run."""
+
 
 class Agent:
     """Registers, follows its plan, and stands for election as the leader."""
@@ -128,9 +131,10 @@ class Agent:
     def _tick(self) -> None:
         orders = self._watch.orders
         self._kill_who_do_not_work()
-        self._poll(orders)
+        wanted = _by_run(orders.plan)
+        self._poll(orders, wanted)
         if orders.plan is not None:
-            self._reconcile(orders, orders.plan)
+            self._reconcile(orders, wanted)
         self._see_pids(orders)
         if time.monotonic() - self._heartbeat_at_s >= _HEARTBEAT_S:
             self._heartbeat_at_s = time.monotonic()
@@ -146,9 +150,8 @@ class Agent:
             if (spec := self._checkups.spec(name)) is not None:
                 supervisor.max_failures = spec.health.max_failures
 
-    def _poll(self, orders: Orders) -> None:
+    def _poll(self, orders: Orders, wanted: Wanted) -> None:
         """Note who has ended; start again who is due and still ours."""
-        wanted = _by_run(orders.plan)
         for run, supervisor in self._supervisors.items():
             mine = wanted.get(run, {})
 
@@ -160,8 +163,7 @@ class Agent:
             for gone in supervisor.poll(may_start):
                 self._reports.failed(run, gone)
 
-    def _reconcile(self, orders: Orders, plan: Plan) -> None:
-        wanted = _by_run(plan)
+    def _reconcile(self, orders: Orders, wanted: Wanted) -> None:
         for run in wanted.keys() - self._supervisors.keys():
             # One run of an experiment has ended before another begins.
             others = [other for other in self._supervisors if other[0] == run[0]]
@@ -229,8 +231,8 @@ class Agent:
                 )
 
 
-def _by_run(plan: Plan | None) -> dict[Run, dict[Assignment, Launch]]:
-    found: dict[Run, dict[Assignment, Launch]] = {}
+def _by_run(plan: Plan | None) -> Wanted:
+    found: Wanted = {}
     for role in plan.roles if plan else ():
         launch = Launch(role.spec_offset, role.digest)
         found.setdefault((role.experiment, role.run_id), {})[role.assignment] = launch

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException
@@ -17,12 +18,7 @@ from infra.control.coordination import Coordination
 from infra.control.desired import Entry
 from infra.control.edits import in_state
 from infra.control.experiments import forget_experiment, in_force
-from infra.control.launching import (
-    SpecWriter,
-    Wanted,
-    open_writer,
-    refuse_claimed,
-)
+from infra.control.launching import SpecWriter, Wanted, refuse_claimed
 from infra.errors import RollstreamError, TopicError
 from infra.kafka.clients import Traffic, make_admin, make_producer
 from infra.kafka.delivery import Sender
@@ -110,7 +106,7 @@ def delete_experiment(
     if not EXPERIMENT_NAME.fullmatch(name):
         in_force(name, Entry())  # raises
     refuse_claimed(coordination, name)
-    with open_writer(settings, name) as writer:
+    with closing(SpecWriter(settings, name)) as writer:
         before = _stop(writer, name)
         belongings = find_belongings(settings, name)
         if before.accepted is None and before.refused is None and not belongings:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from infra.kafka.reading import Message
 from infra.kafka.whole_topic import WholeTopic
+from infra.printable import printable
 from infra.settings import Settings
 from schemas.codec import decode
 from schemas.experiment import Experiment, SpecError, parse_json
@@ -174,8 +175,7 @@ def _check_mixes(entry: Entry, published: PublishedExperiment) -> None:
 
 def one_line(text: str) -> str:
     """Return text of any origin as one printable line of at most MAX_REASON."""
-    line = " ".join(text[: 4 * MAX_REASON].split())[:MAX_REASON]
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
+    return printable(" ".join(text[: 4 * MAX_REASON].split())[:MAX_REASON])
 
 
 class SpecFollower:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 
 from infra.control.coordination import AlreadyRuns, Coordination
@@ -178,7 +178,7 @@ class SpecWriter:
 
 def change(settings: Settings, name: str, edit: Edit, again: bool = False) -> Launched:
     """Change the spec in force of a launched experiment; see `SpecWriter.change`."""
-    with open_writer(settings, name) as writer:
+    with closing(SpecWriter(settings, name)) as writer:
         return writer.change(edit, again)
 
 
@@ -211,7 +211,7 @@ def launch(
 
     refuse_claimed(coordination, name)
     ensure_shared_topics(settings)
-    with open_writer(settings, name) as writer:
+    with closing(SpecWriter(settings, name)) as writer:
         decide(writer.read())  # before topics are made for what is refused
         ensure_experiment_topics(settings, experiment)
         launched = writer.write(decide)
@@ -259,16 +259,6 @@ def refuse_claimed(coordination: Coordination, name: str) -> None:
             f"{holder.get('host')}, pid {holder.get('pid')}",
             "stop that one with Ctrl-C, or give this experiment another name",
         )
-
-
-@contextmanager
-def open_writer(settings: Settings, name: str) -> Iterator[SpecWriter]:
-    """A SpecWriter that is closed."""
-    writer = SpecWriter(settings, name)
-    try:
-        yield writer
-    finally:
-        writer.close()
 
 
 def _same(known: PublishedExperiment, wanted: Wanted) -> bool:

@@ -19,7 +19,7 @@ from infra.control.placement import Placement
 from infra.control.plans import RoleAssignment
 from infra.control.standings import Facts, Standing, standing
 from infra.control.status_board import StatusBoard
-from infra.control.statuses import publish_status, wall_of
+from infra.control.statuses import WHOLE, WHOLE_ROLE, publish_status, wall_of
 from infra.control.wants import Counts
 from infra.errors import RollstreamError
 from infra.settings import Settings
@@ -32,7 +32,6 @@ _FIGURES_S = 10.0
 _ON_ITS_WAY_S = 5.0
 # An agent that is frozen must not keep a finished experiment from being finished.
 _ENDING_S = 60.0
-_WHOLE = "experiment"
 _log = logging.getLogger("rollstream.leader")
 
 
@@ -257,7 +256,7 @@ class Duties:
                 self._acts.sender, published, "finished", reason, verdict.summary
             )
             name, run_id = published.experiment.name, published.run_id
-            self._notices.event(name, run_id, _WHOLE, 0, "finished", reason)
+            self._notices.event(name, run_id, WHOLE_ROLE, 0, "finished", reason)
 
         # Launched again with another goal, the same run finishes again.
         key = ("finish", published.experiment.name, published.offset)
@@ -275,7 +274,7 @@ class Duties:
     ) -> None:
         """Publish the state of an experiment when it changed, and its figures."""
         run_id = published.run_id if published else ""
-        told = self._board.of(name, run_id).get(f"{_WHOLE}/0")
+        told = self._board.of(name, run_id).get(WHOLE)
         if told is not None and told.state == "finished":
             return
         found, now_s = standing(facts), time.monotonic()
@@ -295,7 +294,7 @@ class Duties:
         self._notices.status(
             name,
             run_id,
-            _WHOLE,
+            WHOLE_ROLE,
             0,
             found.state,
             found.reason,
@@ -303,7 +302,7 @@ class Duties:
         )
         if found.state == "degraded" and (told is None or told.state != "degraded"):
             self._notices.event(
-                name, run_id, _WHOLE, 0, "degraded", found.reason, "alert"
+                name, run_id, WHOLE_ROLE, 0, "degraded", found.reason, "alert"
             )
 
     def _figures(
@@ -316,7 +315,7 @@ class Duties:
 
     def _whole(self, published: PublishedExperiment) -> RoleStatus | None:
         name, run_id = published.experiment.name, published.run_id
-        return self._board.of(name, run_id).get(f"{_WHOLE}/0")
+        return self._board.of(name, run_id).get(WHOLE)
 
     def _told(self, published: PublishedExperiment, state: str) -> bool:
         told = self._whole(published)

@@ -10,6 +10,7 @@ from infra.control.desired import Desired, Entry, PublishedExperiment, Refusal
 from infra.control.durable_acts import DurableActs
 from infra.control.experiments import restore
 from infra.control.notices import Notices
+from infra.control.statuses import WHOLE_ROLE
 from infra.errors import RollstreamError
 
 _log = logging.getLogger("rollstream.leader")
@@ -71,7 +72,7 @@ class Mender:
         if known is not None and self._acts.leadership.is_sure:
             run_id = known.run_id
             self._notices.event(
-                name, run_id, "experiment", 0, "refused", reason, "warning"
+                name, run_id, WHOLE_ROLE, 0, "refused", reason, "warning"
             )
 
 

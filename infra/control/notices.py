@@ -7,20 +7,17 @@ then is dropped.
 from __future__ import annotations
 
 import logging
-import os
-import platform
 import time
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from infra.clock import now_ms
 from infra.control.desired import one_line
+from infra.control.statuses import make_status, status_key
 from infra.kafka.clients import Traffic, make_producer
 from infra.monitoring.event_kinds import EventKind, Severity
 from infra.monitoring.experiment_events import make_event
 from infra.settings import Settings
 from schemas.codec import encode
-from schemas.records import RoleStatus
 from schemas.topics import EVENTS, STATUS, topic_name
 
 # A status or event of before yesterday's outage helps nobody.
@@ -56,21 +53,18 @@ class Notices:
         summary: str | None = None,
     ) -> None:
         """Publish the state of a role, or of the experiment as a whole."""
-        status = RoleStatus(
-            experiment=experiment,
-            run_id=run_id,
-            role=role,
-            index=index,
-            state=state,
-            host=platform.node(),
-            pid=os.getpid() if pid is None else pid,
+        status = make_status(
+            experiment,
+            run_id,
+            role,
+            index,
+            state,
+            one_line(reason),
+            pid=pid,
             restarts=restarts,
-            reason=one_line(reason),
-            updated_at_ms=now_ms(),
             summary=summary,
         )
-        key = f"{experiment}/{role}/{index}"
-        self._send(topic_name(STATUS), encode(status), key)
+        self._send(topic_name(STATUS), encode(status), status_key(status))
 
     def event(
         self,

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from infra.control.coordination import SESSION_S, AlreadyRuns, Coordination
 from infra.control.desired import Entry, PublishedExperiment
 from infra.control.experiments import run_directory
-from infra.control.launching import Wanted, next_spec, open_writer
+from infra.control.launching import SpecWriter, Wanted, next_spec
 from infra.control.members import ensure_experiment_topics, ensure_shared_topics
 from infra.control.scheduler import wanted_roles
 from infra.control.statuses import publish_status, read_summary
@@ -100,7 +100,7 @@ class Run:
         name = self._experiment.name
         self._coordination.start()
         ensure_shared_topics(self._settings)
-        with open_writer(self._settings, name) as writer:
+        with closing(SpecWriter(self._settings, name)) as writer:
             # Before the claim: agents stop what somebody claims.
             self._refuse_launched(writer.read())
             self._coordination.claim_experiment(name)
@@ -251,13 +251,3 @@ class Run:
         if self._supervisor is None or self._follower is None:
             raise RuntimeError("the run has not started yet")
         return self._supervisor, self._follower
-
-
-@contextmanager
-def open_run(settings: Settings, experiment: Experiment) -> Iterator[Run]:
-    """A Run that leaves no process behind, however it ends."""
-    run = Run(settings, experiment)
-    try:
-        yield run
-    finally:
-        run.close()

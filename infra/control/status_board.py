@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from infra.control.statuses import status_key
 from infra.kafka.reading import Message
 from infra.kafka.whole_topic import WholeTopic
 from infra.settings import Settings
-from schemas.codec import decode
-from schemas.errors import SchemaError
+from schemas.codec import decode_or_none
 from schemas.records import RoleStatus
 from schemas.topics import STATUS, topic_name
 
@@ -52,9 +52,6 @@ class StatusBoard:
             if not left:
                 self._newest.pop(experiment, None)
             return
-        try:
-            status = decode(message.value, RoleStatus)
-        except SchemaError:
-            return  # a record of another version says nothing that we understand
-        if message.key == f"{status.experiment}/{status.role}/{status.index}":
+        status = decode_or_none(message.value, RoleStatus)
+        if status and message.key == status_key(status):
             self._newest.setdefault(experiment, {})[key] = status

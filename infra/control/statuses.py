@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import os
 import platform
-
-from confluent_kafka import TopicPartition
+from collections.abc import Iterable
 
 from infra.clock import now_ms
 from infra.control.experiments import PublishedExperiment
-from infra.kafka.clients import Traffic, make_consumer
 from infra.kafka.delivery import Sender
-from infra.kafka.reading import Message, read_to_end, to_message, watermarks
+from infra.kafka.reading import Message, read_to_end
+from infra.kafka.whole_topic import WholeTopic
 from infra.monitoring.summary import Summary
 from infra.settings import Settings
-from schemas.codec import decode, encode
-from schemas.errors import SchemaError
+from schemas.codec import decode_or_none, encode
 from schemas.records import RoleStatus
 from schemas.topics import STATUS, topic_name
 
-_BATCH = 500
+WHOLE_ROLE = "experiment"
+"""What a status or event is about that is about no role."""
+
+WHOLE = f"{WHOLE_ROLE}/0"
 
 
 def publish_status(
@@ -32,21 +33,57 @@ def publish_status(
     timeout_s: float = 30.0,
 ) -> None:
     """Publish the state of a whole experiment, durably; raises DeliveryError."""
-    status = RoleStatus(
-        experiment=published.experiment.name,
-        run_id=published.run_id,
-        role="experiment",
-        index=0,
+    told = summary.to_json() if summary else None
+    name, run_id = published.experiment.name, published.run_id
+    status = make_status(name, run_id, WHOLE_ROLE, 0, state, reason, summary=told)
+    sender.send_and_wait(
+        topic_name(STATUS), encode(status), status_key(status), timeout_s=timeout_s
+    )
+
+
+def make_status(
+    experiment: str,
+    run_id: str,
+    role: str,
+    index: int,
+    state: str,
+    reason: str,
+    *,
+    pid: int | None = None,
+    restarts: int = 0,
+    summary: str | None = None,
+) -> RoleStatus:
+    """Return a status of now, of a role or of the experiment as a whole.
+
+    Args:
+        experiment: its name.
+        run_id: of which run.
+        role: WHOLE_ROLE for all of it.
+        index: within the role; 0 for the experiment.
+        state: in a word.
+        reason: in words.
+        pid: of the role's process; None: ours, who say so.
+        restarts: how often it failed.
+        summary: of the whole, as JSON.
+    """
+    return RoleStatus(
+        experiment=experiment,
+        run_id=run_id,
+        role=role,
+        index=index,
         state=state,
         host=platform.node(),
-        pid=os.getpid(),
-        restarts=0,
+        pid=os.getpid() if pid is None else pid,
+        restarts=restarts,
         reason=reason,
         updated_at_ms=now_ms(),
-        summary=summary.to_json() if summary else None,
+        summary=summary,
     )
-    key = f"{status.experiment}/{status.role}/{status.index}"
-    sender.send_and_wait(topic_name(STATUS), encode(status), key, timeout_s=timeout_s)
+
+
+def status_key(status: RoleStatus) -> str:
+    """Return the key of its record."""
+    return f"{status.experiment}/{status.role}/{status.index}"
 
 
 def read_summary(settings: Settings, experiment: str, run_id: str) -> Summary | None:
@@ -77,7 +114,7 @@ def wall_of(status: RoleStatus | None) -> float:
 def read_states(settings: Settings, only: str | None = None) -> dict[str, RoleStatus]:
     """Return the newest status of each whole experiment, or of ``only`` that one."""
     newest: dict[str, Message] = {}
-    end = f"{only or ''}/experiment/0"
+    end = f"{only or ''}/{WHOLE}"
     for message in read_to_end(settings, topic_name(STATUS)):
         if message.key == end or (only is None and message.key.endswith(end)):
             newest[message.key] = message
@@ -90,11 +127,8 @@ def read_states(settings: Settings, only: str | None = None) -> dict[str, RoleSt
 
 
 def _state(key: str, message: Message) -> RoleStatus | None:
-    try:
-        status = decode(message.value, RoleStatus)
-    except SchemaError:
-        return None  # a record of another version says nothing that we understand
-    return status if key == f"{status.experiment}/experiment/0" else None
+    status = decode_or_none(message.value, RoleStatus)
+    return status if status and key == f"{status.experiment}/{WHOLE}" else None
 
 
 class StateFollower:
@@ -105,28 +139,25 @@ class StateFollower:
     """
 
     def __init__(self, settings: Settings, experiment: str) -> None:
-        self._key = f"{experiment}/experiment/0"
-        self._consumer = make_consumer(
-            settings,
-            group=None,
-            client_id=f"{experiment}-state",
-            traffic=Traffic.CONTROL,
+        self.newest: RoleStatus | None = None
+        self._key = f"{experiment}/{WHOLE}"
+        self._topic = WholeTopic(
+            settings, topic_name(STATUS), f"{experiment}-state", self._forget
         )
-        topic = topic_name(STATUS)
-        # First the end, then all before it: what comes between is seen twice.
-        _, end = watermarks(self._consumer, topic, 0)
-        self.newest = read_states(settings, experiment).get(experiment)
-        self._consumer.assign([TopicPartition(topic, 0, end)])
+        self._take(self._topic.to_end())
 
     def poll(self, timeout_s: float = 0.0) -> None:
         """Take in what has come."""
-        for raw in self._consumer.consume(_BATCH, timeout_s):
-            if raw.error() is None and raw.key() == self._key.encode():
-                self._take(to_message(raw))
+        self._take(self._topic.poll(timeout_s))
 
     def close(self) -> None:
         """Leave the topic."""
-        self._consumer.close()
+        self._topic.close()
 
-    def _take(self, message: Message) -> None:
-        self.newest = None if message.tombstone else _state(self._key, message)
+    def _take(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            if message.key == self._key:
+                self.newest = None if message.tombstone else _state(self._key, message)
+
+    def _forget(self) -> None:
+        self.newest = None

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
-from confluent_kafka import IsolationLevel, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import AdminClient
+
+from infra.kafka.offsets import ask_ends
 
 WAIT_S = 5.0
 """A transaction of ours is over sooner than this."""
 
 _TIMEOUT_S = 5.0
-# Its two methods are the only untyped ones of the client.
-_OFFSETS: Any = OffsetSpec
 
 
 def held_back(
@@ -34,13 +33,10 @@ def held_back(
 def _ends(
     admin: AdminClient, topic: str, partitions: Collection[int], level: IsolationLevel
 ) -> dict[int, int]:
-    request = {TopicPartition(topic, p): _OFFSETS.latest() for p in partitions}
-    found = admin.list_offsets(
-        request, isolation_level=level, request_timeout=_TIMEOUT_S
-    )
+    asked = ask_ends(admin, [(topic, p) for p in partitions], level, _TIMEOUT_S)
     return {
-        where.partition: int(future.result(2 * _TIMEOUT_S).offset)
-        for where, future in found.items()
+        partition: int(future.result(2 * _TIMEOUT_S).offset)
+        for (_, partition), future in asked.items()
     }
 
 

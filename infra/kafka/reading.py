@@ -231,6 +231,9 @@ def watermarks(
     return int(found[0]), int(found[1])
 
 
+OUT_OF_RANGE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+"""What a reader meets where the log does not hold its position."""
+
 _PASSING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,

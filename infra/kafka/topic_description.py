@@ -18,12 +18,11 @@ from confluent_kafka.admin import (
 
 from infra.errors import KafkaUnavailable, TopicError
 from infra.kafka.clients import make_admin
+from infra.kafka.offsets import EARLIEST, LATEST
 from infra.settings import Settings
 
 ADMIN_TIMEOUT_S = 30.0
 _POLL_S = 0.05
-# Its two methods are the only untyped ones of the client.
-_OFFSETS: Any = OffsetSpec
 
 _PASSING_ERRORS = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -82,8 +81,8 @@ def _describe(admin: AdminClient, names: Sequence[str]) -> list[TopicDescription
     ids = _topic_ids(admin, existing)
     configs = _configs(admin, existing)
     sizes = {name: len(present[name].partitions) for name in existing}
-    begins = _offsets(admin, sizes, _OFFSETS.earliest())
-    ends = _offsets(admin, sizes, _OFFSETS.latest())
+    begins = _offsets(admin, sizes, EARLIEST)
+    ends = _offsets(admin, sizes, LATEST)
     return [
         TopicDescription(
             name=name,

@@ -10,7 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
 from infra.errors import KafkaUnavailable
 from infra.kafka.clients import Traffic, make_consumer
-from infra.kafka.reading import Message, to_message, watermarks
+from infra.kafka.reading import OUT_OF_RANGE, Message, to_message, watermarks
 from infra.settings import Settings
 
 _BATCH = 1_000
@@ -54,10 +54,7 @@ class WholeTopic:
                 yield to_message(raw)
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._next_offset = max(self._next_offset, raw.offset() or 0)
-            elif error.code() in (
-                KafkaError._AUTO_OFFSET_RESET,
-                KafkaError.OFFSET_OUT_OF_RANGE,
-            ):
+            elif error.code() in OUT_OF_RANGE:
                 _log.warning("%s was made anew: it is read again", self._topic)
                 self._forget()
                 self._begin()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 
 from confluent_kafka import (
@@ -19,8 +18,7 @@ from infra.kafka.clients import Traffic, make_admin, make_consumer
 from infra.kafka.identity import read_topic_identity
 from infra.kafka.reading import Message, read_to_end, to_message
 from infra.settings import Settings
-from schemas.codec import decode
-from schemas.errors import SchemaError
+from schemas.codec import decode_or_none
 from schemas.records import Event
 from schemas.topics import EVENTS, topic_name
 
@@ -119,10 +117,9 @@ class EventLog:
 
     def _take(self, message: Message) -> Iterator[LoggedEvent]:
         self._next_offset = message.offset + 1
-        with suppress(SchemaError):
-            event = decode(message.value, Event)
-            if event.experiment == self._experiment:
-                yield LoggedEvent(message.offset, message.timestamp_ms, event)
+        event = decode_or_none(message.value, Event)
+        if event and event.experiment == self._experiment:
+            yield LoggedEvent(message.offset, message.timestamp_ms, event)
 
 
 class OfNewestRun:

@@ -14,21 +14,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec
 
 from infra.kafka.clients import Traffic, make_admin, make_consumer
+from infra.kafka.offsets import EARLIEST, LATEST
 from infra.kafka.reading import Message, to_message
 from infra.settings import Settings
-from schemas.codec import decode
-from schemas.errors import SchemaError
+from schemas.codec import decode_or_none
 from schemas.records import EpisodesFinished, Evaluation, MetricsPoint
 from schemas.topics import METRICS, topic_name
 
 _TIMEOUT_S = 10.0
 _BATCH = 2_000
 _EPISODES = 100
-# Its two methods are the only untyped ones of the client.
-_OFFSETS: Any = OffsetSpec
 
 Record = TypeVar("Record", MetricsPoint, Evaluation, EpisodesFinished)
 
@@ -125,7 +122,7 @@ def _starts(settings: Settings, records: Mapping[str, int]) -> dict[str, int]:
         return {}
     asked = [
         admin.list_offsets(dict.fromkeys(places, spec), request_timeout=_TIMEOUT_S)
-        for spec in (_OFFSETS.earliest(), _OFFSETS.latest())
+        for spec in (EARLIEST, LATEST)
     ]
     first, end = ({p.topic: _offset(f) for p, f in each.items()} for each in asked)
     starts = {}
@@ -170,8 +167,5 @@ def _newest(
 
 
 def _decoded(message: Message, kind: type[Record], run_id: str) -> Record | None:
-    try:
-        record = decode(message.value, kind)
-    except SchemaError:
-        return None  # of another kind, or not ours
-    return record if record.run_id == run_id else None
+    record = decode_or_none(message.value, kind)
+    return record if record and record.run_id == run_id else None

@@ -12,16 +12,15 @@ from infra.control.experiments import run_started_ms
 from infra.control.scheduler import wanted_roles
 from infra.control.statuses import read_states, summary_of
 from infra.control.znodes import roles_of_all
-from infra.errors import RollstreamError
 from infra.kafka.clients import make_admin
 from infra.kafka.reading import read_to_end
 from infra.kafka.topic_description import topic_exists
+from infra.monitoring.live import agents_of, ask_zookeeper
 from infra.monitoring.metric_tails import Figures, read_figures
 from infra.settings import Settings
 from schemas.records import RoleStatus
 from schemas.topics import EXPERIMENT_NAME, EXPERIMENTS, STATUS, topic_name
 
-_ZOOKEEPER_S = 3.0
 # Of each process, and then some: the learner's newest is among them.
 _RECORDS_A_ROLE = 8
 _MIN_RECORDS, _MAX_RECORDS = 64, 4_096
@@ -39,7 +38,7 @@ class ExperimentRow:
         state: what was published of it; ``refused`` when no spec is in force.
         reason: of that, or why its newest spec was refused.
         roles_running: processes that live; None: ZooKeeper does not answer.
-        roles_wanted: processes that its spec asks for; the fewest, if elastic.
+        roles_wanted: processes that its spec asks for; to start with, if elastic.
         mean_return: of the newest evaluation when ``is_greedy``, else of episodes.
         age_ms: since its run began.
         agents: that run its roles.
@@ -116,17 +115,11 @@ def _is_gone(entry: Entry) -> bool:
 
 
 def _read_live(settings: Settings) -> tuple[Live | None, tuple[str, ...] | None]:
-    try:
-        coordination = Coordination(settings)
-    except RollstreamError:
-        return None, None
-    try:
-        coordination.start(_ZOOKEEPER_S)
-        return roles_of_all(coordination.client), live_agents(coordination)
-    except RollstreamError:
-        return None, None
-    finally:
-        coordination.close()
+    found = ask_zookeeper(
+        settings,
+        lambda zookeeper: (roles_of_all(zookeeper.client), live_agents(zookeeper)),
+    )
+    return found or (None, None)
 
 
 def _read_figures(
@@ -187,5 +180,5 @@ def _row(
         mean_return=figures.mean_return,
         is_greedy=figures.is_greedy,
         age_ms=max(0, now_ms() - began_ms) if began_ms is not None else None,
-        agents=tuple(sorted({str(facts.get("agent", "")) for facts in roles.values()})),
+        agents=agents_of(roles),
     )

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from infra.control.coordination import Coordination
 from infra.control.experiments import PublishedExperiment
 from infra.control.scheduler import wanted_roles
-from infra.errors import RollstreamError
+from infra.control.statuses import WHOLE
 from infra.kafka.reading import Message, latest_by_key, read_to_end
+from infra.monitoring.live import Live
 from infra.settings import Settings
-from schemas.codec import decode
-from schemas.errors import SchemaError
+from schemas.codec import decode_or_none
 from schemas.experiment import Spec
 from schemas.records import Event, Member, RoleStatus
 from schemas.topics import EVENTS, MEMBERS, STATUS, topic_name
 
-WHOLE = "experiment/0"
-_ZOOKEEPER_S = 3.0
 _OVER = ("finished", "stopped")
-
-Record = TypeVar("Record", Event, Member, RoleStatus)
-Live = dict[str, dict[str, Any]]
-"""What ZooKeeper says of each process that lives, by ``role/index``."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +75,7 @@ def read_statuses(settings: Settings, name: str, run_id: str) -> dict[str, State
     """Return the newest statuses of a run, by ``role/index``."""
     found = {}
     for message in latest_by_key(settings, topic_name(STATUS)).values():
-        status = _read(message, RoleStatus)
+        status = decode_or_none(message.value, RoleStatus)
         if status and (status.experiment, status.run_id) == (name, run_id):
             key = f"{status.role}/{status.index}"
             found[key] = Stated(status, message.timestamp_ms)
@@ -93,36 +86,12 @@ def read_told(settings: Settings, name: str, run_id: str, now: int) -> tuple[Tol
     """Return a run's warnings and alerts, newest first."""
     found = []
     for message in read_to_end(settings, topic_name(EVENTS, name)):
-        event = _read(message, Event)
+        event = decode_or_none(message.value, Event)
         if event and event.run_id == run_id and event.severity != "info":
             age_ms = max(0, now - message.timestamp_ms)
             who = event.role, event.index
             found.append(Told(event.kind, *who, event.reason, age_ms, event.severity))
     return tuple(reversed(found))
-
-
-def read_live(settings: Settings, name: str) -> Live | None:
-    """Return the processes that live; None: ZooKeeper does not answer."""
-    try:
-        coordination = Coordination(settings)
-    except RollstreamError:
-        return None
-    try:
-        coordination.start(_ZOOKEEPER_S)
-        live = coordination.live_roles(name)
-        # Names of nodes hold no slash.
-        return {"/".join(key.rsplit("-", 1)): live[key] for key in live}
-    except RollstreamError:
-        return None
-    finally:
-        coordination.close()
-
-
-def agents_of(live: Live | None) -> tuple[str, ...] | None:
-    """Return who runs the processes that live."""
-    if live is None:
-        return None
-    return tuple(sorted({str(facts.get("agent", "")) for facts in live.values()}))
 
 
 def pending_of(spec: Spec, state: str, live: Live | None) -> tuple[str, ...] | None:
@@ -152,7 +121,7 @@ def read_roles(
     members: dict[str, tuple[Message, Member]] = {}
     topic = topic_name(MEMBERS, published.experiment.name)
     for message in latest_by_key(settings, topic).values():
-        member = _read(message, Member)
+        member = decode_or_none(message.value, Member)
         if member and member.run_id == published.run_id:
             members[f"{member.role}/{member.index}"] = message, member
     heard = {f"{role}/{index}": at_ms for (role, index), at_ms in heard_at_ms.items()}
@@ -207,10 +176,3 @@ def _role(
         status_age_ms=max(0, now - stated.at_ms) if stated else None,
         told=told,
     )
-
-
-def _read(message: Message, kind: type[Record]) -> Record | None:
-    try:
-        return decode(message.value, kind)
-    except SchemaError:
-        return None  # a record of another version says nothing that we understand

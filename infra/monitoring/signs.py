@@ -6,29 +6,25 @@ One consumer for all: an agent hears of everything that it hosts, and of nothing
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Collection
 
 from confluent_kafka import (
     OFFSET_END,
     IsolationLevel,
-    KafkaError,
     KafkaException,
     TopicPartition,
 )
-from confluent_kafka.admin import OffsetSpec
 
 from infra.kafka.clients import Traffic, make_admin, make_consumer
-from infra.kafka.reading import to_message
+from infra.kafka.offsets import ask_ends
+from infra.kafka.reading import OUT_OF_RANGE, to_message
 from infra.settings import Settings
-from schemas.codec import decode
-from schemas.errors import SchemaError
+from schemas.codec import decode_or_none
 from schemas.records import MetricsPoint
 from schemas.topics import METRICS, topic_name
 
 _BATCH = 2_000
 _ANSWER_S = 3.0
-_LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _log = logging.getLogger("rollstream.health")
 
 Ends = dict[tuple[str, int], int]
@@ -61,37 +57,25 @@ class Signs:
             if error is None:
                 message = to_message(raw)
                 self._next[message.topic] = message.offset + 1
-                try:
-                    found.append(decode(message.value, MetricsPoint))
-                except SchemaError:
-                    continue  # an evaluation, or none of ours
-            elif error.code() in (
-                KafkaError._AUTO_OFFSET_RESET,
-                KafkaError.OFFSET_OUT_OF_RANGE,
-            ):
+                if point := decode_or_none(message.value, MetricsPoint):
+                    found.append(point)
+            elif error.code() in OUT_OF_RANGE:
                 self._next[str(raw.topic())] = OFFSET_END
                 self._assign()
                 break
         return found
 
-    def ends(self, places: Iterable[tuple[str, int]]) -> Ends:
+    def ends(self, places: Collection[tuple[str, int]]) -> Ends:
         """Return where partitions end for readers; waits for the brokers, not long."""
-        asked = {TopicPartition(*place): _LATEST for place in places}
-        if not asked:
-            return {}
-        futures = self._admin.list_offsets(
-            asked,
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=_ANSWER_S,
-        )
         found: Ends = {}
-        for place, future in futures.items():
+        if not places:
+            return found
+        level = IsolationLevel.READ_COMMITTED
+        for place, future in ask_ends(self._admin, places, level, _ANSWER_S).items():
             try:
-                end = int(future.result(2 * _ANSWER_S).offset)
+                found[place] = int(future.result(2 * _ANSWER_S).offset)
             except (KafkaException, TimeoutError) as exc:
                 _log.debug("%s: %s", place, exc)
-                continue
-            found[place.topic, place.partition] = end
         return found
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaException
 
 from infra.clock import now_ms
 from infra.control.experiments import read_experiment
+from infra.control.statuses import WHOLE
 from infra.errors import TopicError
 from infra.kafka.clients import Traffic, make_admin, make_consumer
 from infra.kafka.dead_letters import read_letters
@@ -19,14 +20,12 @@ from infra.kafka.reading import (
     watermarks,
 )
 from infra.monitoring.follow import READS, MetricsFollower, lag_of, total_lag
+from infra.monitoring.live import agents_of, read_live
 from infra.monitoring.progress import Progress
 from infra.monitoring.role_views import (
-    WHOLE,
     RoleView,
     Told,
-    agents_of,
     pending_of,
-    read_live,
     read_roles,
     read_statuses,
     read_told,
@@ -153,7 +152,7 @@ def read_status(settings: Settings, name: str) -> ExperimentStatus:
         roles=read_roles(
             settings, published, statuses, follower.heard_at_ms, told, live, now
         ),
-        agents=agents_of(live),
+        agents=None if live is None else agents_of(live),
         pending=pending_of(published.experiment.spec, state, live),
         groups=tuple(
             _group(settings, name, role, topic_name(topic, name), progress)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from tests.chaos.watching import ends_of
 from tests.integration.processor_rig import wait_until
 from tests.integration.test_end_to_end import Command
 from tests.role_processes import role_of, words_of
+from tests.zookeeper_harm import zookeeper_frozen, zookeeper_killed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.chaos, pytest.mark.heavy]
 
@@ -60,17 +60,6 @@ def launch(settings: Settings, tmp_path: Path) -> Iterator[Launch]:
         if command.process.poll() is None:
             command.process.send_signal(signal.SIGCONT)
         command.end()
-
-
-def zookeeper_killed(cluster: LocalCluster) -> Callable[[], None]:
-    cluster.kill_zookeeper()
-    return cluster.restart_zookeeper
-
-
-def zookeeper_frozen(cluster: LocalCluster) -> Callable[[], None]:
-    pid = cluster.pids()["zookeeper"]
-    os.kill(pid, signal.SIGSTOP)
-    return lambda: os.kill(pid, signal.SIGCONT)
 
 
 @contextmanager

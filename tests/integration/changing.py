@@ -4,16 +4,17 @@ Prints one line a change: the offset in force, or ``refused``.
 """
 
 import sys
+from contextlib import closing
 
 from infra.control.edits import with_values
-from infra.control.launching import Contended, open_writer
+from infra.control.launching import Contended, SpecWriter
 from infra.settings import load_settings
 
 
 def main():
     name, times = sys.argv[1], int(sys.argv[2])
     settings = load_settings()
-    with open_writer(settings, name) as writer:
+    with closing(SpecWriter(settings, name)) as writer:
         writer.read()
         print("ready", flush=True)
         sys.stdin.readline()

@@ -1,4 +1,4 @@
-"""Commands that are run as a person runs them."""
+"""Commands that are run as a person runs them, and agents."""
 
 import contextlib
 import json
@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from rollstream.cli import main
+from tests.integration.agent_rig import Fleet
+from tests.slow_learner import MODULE, ORDER
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,7 +49,7 @@ def rollstream(monkeypatch, capsys):
         capsys.readouterr()
         with pytest.raises(SystemExit) as end:
             main()
-        return end.value.code, *capsys.readouterr()
+        return end.value.code or 0, *capsys.readouterr()
 
     return run
 
@@ -62,3 +64,19 @@ def shown(rollstream):
         return [json.loads(line) for line in out.splitlines()]
 
     return run
+
+
+@pytest.fixture
+def fleet(settings, tmp_path):
+    """Agents that the test starts; all are ended, and what they ran is forgotten."""
+    with contextlib.closing(Fleet(settings, tmp_path)) as found:
+        yield found
+
+
+@pytest.fixture
+def slowness(tmp_path, monkeypatch):
+    """The file that says how slow learners are from now on."""
+    order = tmp_path / "slow"
+    monkeypatch.setenv(ORDER, str(order))
+    monkeypatch.setenv("ROLLSTREAM_LEARNER_MODULES", MODULE)
+    return order

@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import psutil
 import pytest
@@ -30,6 +29,7 @@ from schemas.records import ExperimentSpec
 from schemas.role_parts import role_digest
 from schemas.topics import EXPERIMENTS, topic_name
 from tests.integration.agent_rig import AgentProcess, Fleet, small, until
+from tests.zookeeper_harm import zookeeper_frozen, zookeeper_killed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.chaos]
 
@@ -37,13 +37,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.chaos]
 MOVED_WITHIN_S = 15.0
 ELECTED_WITHIN_S = SESSION_S + 4.0
 ROLES = 3
-
-
-@pytest.fixture
-def fleet(settings: Settings, tmp_path: Path) -> Iterator[Fleet]:
-    found = Fleet(settings, tmp_path)
-    yield found
-    found.close()
 
 
 @pytest.fixture
@@ -359,17 +352,6 @@ def live_of(agent: AgentProcess, experiment: str) -> set[str]:
 
 def pids_on(agent: AgentProcess, experiment: str) -> set[int]:
     return set(children_of(agent, experiment))
-
-
-def zookeeper_killed(cluster: LocalCluster) -> Callable[[], None]:
-    cluster.kill_zookeeper()
-    return cluster.restart_zookeeper
-
-
-def zookeeper_frozen(cluster: LocalCluster) -> Callable[[], None]:
-    pid = cluster.pids()["zookeeper"]
-    os.kill(pid, signal.SIGSTOP)
-    return lambda: os.kill(pid, signal.SIGCONT)
 
 
 @contextmanager

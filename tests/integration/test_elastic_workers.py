@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from infra.monitoring.follow import MetricsFollower
 from infra.settings import Settings
 from tests.integration.agent_rig import Fleet, small, until
 from tests.integration.scaling_plot import Moment, write_plot
-from tests.slow_learner import MODULE, ORDER
 
 pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
 
@@ -69,22 +67,12 @@ class Observer:
         return count
 
 
-@pytest.fixture
-def fleet(settings: Settings, tmp_path: Path) -> Iterator[Fleet]:
-    found = Fleet(settings, tmp_path)
-    yield found
-    found.close()
-
-
 def test_workers_follow_the_learner(
     fleet: Fleet,
     settings: Settings,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    slowness: Path,
 ) -> None:
-    order = tmp_path / "slow"
-    monkeypatch.setenv(ORDER, str(order))
-    monkeypatch.setenv("ROLLSTREAM_LEARNER_MODULES", MODULE)
     fleet.start("--capacity", "cpu=4")
     name = "elastic"
     published = fleet.launch(small(name, *ELASTIC))
@@ -94,10 +82,10 @@ def test_workers_follow_the_learner(
         until(lambda: seen.workers() and fleet.runs_as_planned(name, 5), "they run")
         first = len(fleet.events(name, "scaled"))
         # 32 rows each 0.3 s: 7 records a second, and one worker makes 10.
-        order.write_text("0.3")
+        slowness.write_text("0.3")
         seen.mark("the learner becomes slow")
         until(lambda: seen.workers() == 1, "it shrinks: the learner cannot follow")
-        order.unlink()
+        slowness.unlink()
         seen.mark("fast again")
         until(lambda: seen.workers() == 3, "it grows again", 180.0)
         steady_s = time.monotonic()

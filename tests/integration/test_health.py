@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from infra.settings import Settings
 from rollstream.client import Client
 from rollstream.status_command import status
 from tests.integration.agent_rig import Fleet, small, until
-from tests.slow_learner import MODULE, ORDER
 
 pytestmark = [pytest.mark.kafka, pytest.mark.chaos]
 
@@ -26,13 +24,6 @@ DEAD_AFTER_S = 6
 STUCK_AFTER_S = 8
 # From the contract, and what a busy machine needs on top.
 FOUND_WITHIN_S = DEAD_AFTER_S + 5.0 + 5.0
-
-
-@pytest.fixture
-def fleet(settings: Settings, tmp_path: Path) -> Iterator[Fleet]:
-    found = Fleet(settings, tmp_path)
-    yield found
-    found.close()
 
 
 def pid_of(fleet: Fleet, name: str, role: str) -> int:
@@ -129,19 +120,15 @@ def test_an_environment_that_cannot_be_made_degrades_its_experiment(
 def test_a_learner_that_hangs_in_an_update_is_stuck(
     fleet: Fleet,
     settings: Settings,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    slowness: Path,
 ) -> None:
-    order = tmp_path / "hang"
-    monkeypatch.setenv(ORDER, str(order))
-    monkeypatch.setenv("ROLLSTREAM_LEARNER_MODULES", MODULE)
     fleet.start("--capacity", "cpu=4")
     name = "hanging"
     fleet.launch(small(name, f"spec.health.stuckAfterS={STUCK_AFTER_S}"))
     until(lambda: read_status(settings, name).summary.updates > 0, "it learns")
     victim = pid_of(fleet, name, "learner/0")
-    order.write_text("once 1e6")
-    until(lambda: not order.exists(), "it hangs")
+    slowness.write_text("once 1e6")
+    until(lambda: not slowness.exists(), "it hangs")
     hung_s = time.monotonic()
     (stuck,) = until(lambda: fleet.events(name, "stuck"), "it is found")
     print(f"found after {time.monotonic() - hung_s:.1f} s: {stuck.reason}")

@@ -19,7 +19,6 @@ from infra.kafka.topic_admin import TopicConfig, ensure_topics
 from infra.monitoring import metric_tails
 from infra.monitoring.overview import read_overview
 from rollstream import Client
-from rollstream.cli import main
 from schemas.codec import encode
 from schemas.records import EpisodesFinished, MetricsPoint
 from schemas.tensors import pack
@@ -157,7 +156,7 @@ def test_who_watches_sees_stop_deletion_and_a_fresh_run(rig):  # noqa: F811
         assert (last.state, last.is_over) == ("deleted", True)
 
 
-def rollstream(*arguments):
+def start(*arguments):
     return subprocess.Popen(
         [sys.executable, "-m", "rollstream.cli", *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -165,62 +164,50 @@ def rollstream(*arguments):
     )  # fmt: skip
 
 
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Runs a command in this process; returns its exit code, stdout and stderr."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["rollstream", *arguments])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return (ended.value.code or 0, *capsys.readouterr())
-
-    return run
-
-
 def test_commands_answer_in_json_and_with_their_exit_codes(
     rig,  # noqa: F811
-    run,
+    rollstream,
     tmp_path,
 ):
     name = rig.spec().name
     of_it = (str(SAMPLE), "--set", f"metadata.name={name}")
-    assert run("diff", *of_it)[0] == 1
-    code, out, err = run("launch", *of_it, "--json")
+    assert rollstream("diff", *of_it)[0] == 1
+    code, out, err = rollstream("launch", *of_it, "--json")
     assert (code, json.loads(out)["changed"]) == (0, True)
     assert "no agent runs: `rollstream agent` starts one" in err
-    assert run("diff", *of_it)[0] == 0
-    code, out, _ = run("diff", *of_it, "--set", "spec.learner.batchSize=64", "--json")
+    assert rollstream("diff", *of_it)[0] == 0
+    code, out, _ = rollstream(
+        "diff", *of_it, "--set", "spec.learner.batchSize=64", "--json"
+    )
     found = json.loads(out)
     assert (code, found["restarts"], len(found["changes"])) == (1, ["learner"], 1)
-    assert run("diff", *of_it, "--set", "spec.processor.gamma=0.1")[0] == 2
-    assert run("diff", *of_it, "--set", "spec.sed=1")[0] == 2
-    code, out, _ = run("scale", name, "workers=3", "--json")
+    assert rollstream("diff", *of_it, "--set", "spec.processor.gamma=0.1")[0] == 2
+    assert rollstream("diff", *of_it, "--set", "spec.sed=1")[0] == 2
+    code, out, _ = rollstream("scale", name, "workers=3", "--json")
     assert (code, json.loads(out)["changed"]) == (0, True)
-    assert run("scale", name, "workers=many")[0] == 2
-    code, out, _ = run("get", name)
+    assert rollstream("scale", name, "workers=many")[0] == 2
+    code, out, _ = rollstream("get", name)
     path = tmp_path / "got.yaml"
     path.write_text(out)
-    assert (code, run("diff", str(path))[0]) == (0, 0)
-    code, out, _ = run("ps", "--json")
+    assert (code, rollstream("diff", str(path))[0]) == (0, 0)
+    code, out, _ = rollstream("ps", "--json")
     (row,) = [row for row in json.loads(out) if row["experiment"] == name]
     assert (code, row["roles_wanted"], row["wanted"]) == (0, 6, "running")
-    code, _, err = run("delete", name)
+    code, _, err = rollstream("delete", name)
     assert (code, "expected --yes" in err, "9 topics" in err) == (2, True, True)
-    code, out, _ = run("stop", name, "--json")
+    code, out, _ = rollstream("stop", name, "--json")
     assert (code, json.loads(out)["state"]) == (0, "stopped")
-    code, out, _ = run("delete", name, "--yes", "--json")
+    code, out, _ = rollstream("delete", name, "--yes", "--json")
     assert (code, len(json.loads(out)["topics"])) == (0, 9)
     for command in (("get", name), ("pause", name), ("delete", name, "--yes")):
-        code, out, err = run(*command)
+        code, out, err = rollstream(*command)
         assert (code, out) == (1, "") and f"found '{name}'" in err
 
 
 def test_follow_ends_as_run_does_and_ctrl_c_ends_only_that(rig):  # noqa: F811
     name = rig.spec().name
     command = ("launch", str(SAMPLE), "--set", f"metadata.name={name}", "--follow")
-    followed = rollstream(*command)
+    followed = start(*command)
     wait_for_line(followed.stdout, "env steps")
     followed.send_signal(signal.SIGINT)
     out, _ = followed.communicate(timeout=60)
@@ -228,7 +215,7 @@ def test_follow_ends_as_run_does_and_ctrl_c_ends_only_that(rig):  # noqa: F811
     with Client(rig.settings) as client:
         published = client.get(name)
     assert published.experiment.spec.state == "running"
-    followed = rollstream(*command, "--json")
+    followed = start(*command, "--json")
     wait_for_line(followed.stderr, "env steps")
     rig.finish(published)
     out, err = followed.communicate(timeout=60)

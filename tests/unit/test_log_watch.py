@@ -5,8 +5,8 @@ import pytest
 from infra.kafka.identity import TopicIdentity
 from infra.kafka.open_transactions import WAIT_S, OpenTransactions
 from infra.monitoring.follow import lag_of
+from infra.printable import printable
 from rollstream.ages import age
-from rollstream.printable import printable
 from schemas.errors import SchemaError
 from stream_processors.log_watch import LogJudge, check_partition
 

@@ -1,4 +1,4 @@
-"""Text from topics -> text that a terminal shows, and does not obey."""
+"""Text of any origin -> text that a terminal or a log shows, and does not obey."""
 
 from __future__ import annotations
 
