@@ -41,6 +41,10 @@ class PublishedExperiment:
     offset: int
     managed_by: str = "run"
 
+    def says_as(self, other: PublishedExperiment) -> bool:
+        """Whether another record says the same of the same run."""
+        return replace(self, offset=other.offset) == other
+
 
 @dataclass(frozen=True)
 class Refusal:
@@ -61,6 +65,8 @@ class Entry:
         refused: the newest record, when it was refused.
         deleted: nothing was accepted since a tombstone.
         tombstone_offset: of that tombstone.
+        last_refused: the newest that was refused since what is in force first was,
+            also when that was put behind it again.
     """
 
     accepted: PublishedExperiment | None = None
@@ -68,6 +74,7 @@ class Entry:
     refused: Refusal | None = None
     deleted: bool = False
     tombstone_offset: int = -1
+    last_refused: Refusal | None = None
 
 
 class Desired:
@@ -122,8 +129,13 @@ def _after(entry: Entry, message: Message) -> Entry:
     except Exception as exc:
         # Whatever a parser runs into: who died of a record would die of it for ever.
         refusal = Refusal(offset, one_line(str(exc) or repr(exc)))
-        return replace(entry, newest_offset=offset, refused=refusal)
-    return Entry(published, offset)
+        return replace(
+            entry, newest_offset=offset, refused=refusal, last_refused=refusal
+        )
+    is_restored = entry.accepted is not None and entry.accepted.says_as(published)
+    return Entry(
+        published, offset, last_refused=entry.last_refused if is_restored else None
+    )
 
 
 def _read(message: Message) -> tuple[PublishedExperiment, int]:

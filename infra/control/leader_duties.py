@@ -193,15 +193,13 @@ class Duties:
         waits_for: dict[str, str],
         placement: Placement,
     ) -> Facts:
-        refusal = self._mender.refusal(name)
         published = entry.accepted
         if published is None:
-            return Facts(entry, refusal)
+            return Facts(entry)
         verdict = self._judge.verdict(published)
         finish = verdict.finish if verdict else None
         return Facts(
             entry,
-            refusal,
             waits_for.get(name, ""),
             {k: agent for k, agent in placement.where.items() if k.experiment == name},
             {k: why for k, why in placement.pending.items() if k.experiment == name},

@@ -6,7 +6,7 @@ import logging
 
 from infra.control.chores import Chores
 from infra.control.deletion import clean_up
-from infra.control.desired import Desired, Entry, PublishedExperiment, Refusal
+from infra.control.desired import Desired, Entry, Refusal
 from infra.control.durable_acts import DurableActs
 from infra.control.experiments import restore
 from infra.control.notices import Notices
@@ -23,23 +23,14 @@ class Mender:
         self._acts = acts
         self._notices = notices
         self._chores = chores
-        self._refusals: dict[str, tuple[Refusal, PublishedExperiment | None]] = {}
-
-    def refusal(self, name: str) -> Refusal | None:
-        """Return the newest refusal, until another spec comes in force."""
-        found = self._refusals.get(name)
-        return found[0] if found else None
+        self._told: dict[str, Refusal | None] = {}
 
     def mend(self, name: str, entry: Entry, desired: Desired) -> None:
         """Tell of a refused spec; put what is in force behind it, for compaction."""
-        refused, known = self._refusals.get(name, (None, None))
+        # Not ``refused``: what is in force may be behind it by the time that we look.
+        self._tell(name, entry)
         if entry.refused is None:
-            if refused is not None and not _same(known, entry.accepted):
-                del self._refusals[name]
             return
-        if refused != entry.refused:
-            self._refusals[name] = (entry.refused, entry.accepted)
-            self._tell(name, entry.refused, entry.accepted)
 
         def put_behind() -> None:
             if desired.of(name) == entry:
@@ -63,9 +54,13 @@ class Mender:
         # A new leader looks after all that was ever deleted: nobody waits for that.
         self._chores.see_to(key, self._acts.while_leading(clean), last=True)
 
-    def _tell(
-        self, name: str, refused: Refusal, known: PublishedExperiment | None
-    ) -> None:
+    def _tell(self, name: str, entry: Entry) -> None:
+        refused, known = entry.last_refused, entry.accepted
+        # What an earlier leader has put right, it has told of.
+        told = self._told.get(name, refused if entry.refused is None else None)
+        self._told[name] = refused
+        if refused is None or refused == told:
+            return
         reason = f"offset {refused.offset}: {refused.reason}"
         _log.warning("a spec of %s is refused: %s", name, reason)
         # Without a spec in force there may be no topic for it.
@@ -74,9 +69,3 @@ class Mender:
             self._notices.event(
                 name, run_id, WHOLE_ROLE, 0, "refused", reason, "warning"
             )
-
-
-def _same(a: PublishedExperiment | None, b: PublishedExperiment | None) -> bool:
-    if a is None or b is None:
-        return a is b
-    return (a.experiment, a.run_id) == (b.experiment, b.run_id)

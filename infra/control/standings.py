@@ -31,7 +31,6 @@ class Facts:
 
     Attributes:
         entry: what the topic says.
-        refusal: the newest refused spec, also when what was in force was restored.
         waits_for: why none of its roles is placed yet; empty: nothing is in the way.
         placed: which agent each of its roles is given.
         pending: why others are nowhere.
@@ -41,7 +40,6 @@ class Facts:
     """
 
     entry: Entry
-    refusal: Refusal | None = None
     waits_for: str = ""
     placed: Mapping[RoleKey, str] | None = None
     pending: Mapping[RoleKey, str] | None = None
@@ -61,7 +59,7 @@ def standing(facts: Facts) -> Standing:
     6. A role has no place: pending.
     7. What is wanted: running or paused.
     """
-    refusal = facts.refusal
+    refusal = facts.entry.last_refused
     accepted = facts.entry.accepted
     if accepted is None:
         return Standing("refused", _refused(refusal) if refusal else "no spec")

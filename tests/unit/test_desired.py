@@ -1,6 +1,7 @@
 """What is in force, whoever wrote what into the topic of experiments."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -220,4 +221,16 @@ def test_from_any_record_that_was_not_refused_on_the_log_says_the_same(steps):
             rest = Desired()
             for offset in range(start, len(log)):
                 rest.apply(message(offset, log[offset]))
-            assert rest.of(NAME) == whole
+            # Only what is told of may be compacted away.
+            assert replace(rest.of(NAME), last_refused=whole.last_refused) == whole
+
+
+def test_a_refusal_is_known_until_another_spec_comes_in_force():
+    """Also when it and its mend are read at once."""
+    bad = fold(record(), b"garbage")
+    assert bad.last_refused == bad.refused
+    mended = fold(record(), b"garbage", record(1))
+    assert (mended.refused, mended.last_refused) == (None, bad.refused)
+    other = fold(record(), b"garbage", record(1), record(2, SPECS[1]))
+    assert offset_in_force(other) == 3 and other.last_refused is None
+    assert fold(record(), b"garbage", None).last_refused is None

@@ -18,7 +18,8 @@ PLACED = {WORKER: "h-1", LEARNER: "h-2"}
 def facts(state="running", **more):
     experiment = from_values(values(spec__state=state))
     entry = Entry(PublishedExperiment(experiment, "r1", 7, "agents"), 7)
-    return Facts(entry, **{"placed": PLACED, "pending": {}, "roles": {}, **more})
+    known = {"entry": entry, "placed": PLACED, "pending": {}, "roles": {}}
+    return Facts(**{**known, **more})
 
 
 def status(role, index, state, reason=""):
@@ -53,8 +54,9 @@ def test_what_has_no_place_is_pending_and_says_why():
 
 
 def test_a_refusal_is_named_beside_the_state():
-    refused = facts(refusal=Refusal(9, "unknown key"))
+    refusal = Refusal(9, "unknown key")
+    refused = facts(entry=replace(facts().entry, last_refused=refusal))
     said = "the spec at offset 9 is refused: unknown key"
     assert standing(refused) == Standing("running", f"2 roles on 2 agents; {said}")
-    nothing = replace(refused, entry=Entry(None, 9, Refusal(9, "unknown key")))
+    nothing = facts(entry=Entry(None, 9, refusal, last_refused=refusal))
     assert standing(nothing) == Standing("refused", said)
