@@ -19,7 +19,7 @@ setup: .venv/ready ## make .venv with pinned dependencies (5 GB: torch)
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check uv==0.13.9
 	@# Compiled once here, and not by each process that starts.
-	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c requirements.lock -e '.[learner,dev]'
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c requirements.lock -e '.[learner,archive,dev]'
 	@touch $@
 
 lint: setup ## ruff (rules, format) and mypy

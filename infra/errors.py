@@ -4,6 +4,7 @@ RollstreamError
 ├── SettingsError      an environment variable is wrong
 ├── ClusterError       the local Kafka or ZooKeeper does not start, answer or stop
 │   └── JarError       their jars cannot be had, or are not the ones in jars.lock
+├── Hopeless           what is asked for cannot work here, however often it is tried
 ├── KafkaUnavailable   the configured brokers do not answer
 ├── DeliveryError      a record will never be delivered
 └── TopicError         a topic cannot be made, read or removed
@@ -31,6 +32,10 @@ class ClusterError(RollstreamError):
 
 class JarError(ClusterError):
     """The jars of the local cluster are missing or differ from jars.lock."""
+
+
+class Hopeless(RollstreamError):
+    """What is asked for cannot work on this machine, whatever passes meanwhile."""
 
 
 class KafkaUnavailable(RollstreamError):

@@ -65,6 +65,11 @@ class Settings(BaseSettings):
     )
     """What can be downloaded again: the jars."""
 
+    archives_dir: Path | None = Field(
+        default=None, validation_alias="ROLLSTREAM_ARCHIVES"
+    )
+    """Where archives are, and are made; None: ``archives`` in the data directory."""
+
     env_modules: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), validation_alias="ROLLSTREAM_ENV_MODULES"
     )
@@ -115,9 +120,11 @@ class Settings(BaseSettings):
             raise ValueError("expected host:port[,host:port...][/path]")
         return ",".join(parts) + (f"/{chroot}" if chroot else "")
 
-    @field_validator("data_dir", "cache_dir")
+    @field_validator("data_dir", "cache_dir", "archives_dir")
     @classmethod
-    def _make_absolute(cls, value: Path) -> Path:
+    def _make_absolute(cls, value: Path | None) -> Path | None:
+        if value is None:
+            return None
         path = value.expanduser().absolute()
         if path.exists() and not path.is_dir():
             raise ValueError("expected a directory, or a path where one can be made")
@@ -164,6 +171,11 @@ class Settings(BaseSettings):
                 "found nothing"
             )
         return self
+
+    @property
+    def archives(self) -> Path:
+        """Where archives are."""
+        return self.archives_dir or self.data_dir / "archives"
 
     def at(self, bootstrap_servers: str, zookeeper: str) -> Settings:
         """Returns these settings, pointing at a cluster that runs."""

@@ -6,11 +6,10 @@ Importing this imports torch: ``train`` does so while it waits for brokers and w
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 
-from infra.control.experiments import run_directory
+from confluent_kafka.admin import AdminClient
+
 from infra.control.role import RoleContext
 from infra.errors import RollstreamError
 from infra.kafka.clients import make_admin
@@ -19,38 +18,31 @@ from infra.monitoring.reporter import Reporter
 from learner.algorithms import build
 from learner.algorithms.base import Algorithm
 from learner.background_export import BackgroundExport
-from learner.checkpoint import CheckpointStore
+from learner.checkpoint import CheckpointStore, checkpoint_directory
 from learner.counters import Counters
 from learner.credits import CreditWindows
 from learner.dedup import Ledger
-from learner.feed import Feed
 from learner.flow import Flow
 from learner.gauges import Gauges
 from learner.intake import Intake
-from learner.log_start import Start
+from learner.lineage import Lineage, TrainingData
 from learner.loop import Parts
-from learner.opening import open_log
+from learner.mixture import Mixture
+from learner.pace import Pace
 from learner.publisher import Publisher
 from learner.rate_limiter import RateLimiter, error_buffer_for
-from learner.replay_buffer import ReplayBuffer
-from learner.restore import read_referenced
 from learner.roster import Roster
-from learner.saver import Saver
+from learner.saver import OtherLog, Saver
 from learner.snapshot import Snapshot, from_files
+from learner.source_runs import SourceRun
+from learner.sources import Opener, Source
 from learner.trim import Trimmer
 from schemas.experiment import Spec
 from schemas.records import EnvDescription
-from schemas.topics import REPLAY
 
 
 class CannotResume(RollstreamError):
     """The checkpoint does not fit what the spec asks for now."""
-
-
-def checkpoint_directory(context: RoleContext) -> Path:
-    """Return where a run's checkpoints are."""
-    run = run_directory(context.settings, context.experiment.name, context.run_id)
-    return run / "checkpoints"
 
 
 def assemble(
@@ -60,17 +52,18 @@ def assemble(
     reporter: Reporter,
     roster: Roster,
     env: EnvDescription,
+    runs: Sequence[SourceRun],
 ) -> Parts:
     """Build the parts, in the state of the newest whole checkpoint.
 
     1. Read the newest checkpoint that is whole; say so if a newer one is not.
-    2. Find where to read the log from; stop if it is another log.
-    3. Build the algorithm and load its state.
-    4. Rebuild the buffer from the log.
-    5. Start the feed, at the checkpoint's own offsets.
+    2. Build the algorithm and load its state.
+    3. Open what is learnt from: logs, buffers, feeds at the checkpoint's own offsets;
+       stop if one is another log.
 
     Raises:
-        LogMismatch, RecordsExpired, CannotResume, NewerLearner: say why.
+        LogMismatch, RecordsExpired, CannotResume, NewerLearner, SourceMismatch: say
+            why.
     """
     for module in context.settings.learner_modules:
         importlib.import_module(module)
@@ -80,85 +73,87 @@ def assemble(
     store.remove_unfinished()
     snapshot = load_newest(store, reporter)
     # Step 2.
-    admin = make_admin(context.settings, f"{context.client_id}-admin")
-    opening = open_log(context, admin, snapshot, roster.born_at_ms or 0)
-    # Step 3.
     algorithm = build(env, spec)
     _load_algorithm(algorithm, snapshot)
     next_version = snapshot.next_version if snapshot else 0
     publisher = Publisher(sender, context, epoch, next_version)
-    # Step 4.
-    state = _restore(context, snapshot, env, opening.starts, reporter)
-    # Step 5.
-    feed = Feed(context, sender, reporter, state.counters, opening.starts)
-    windows = make_windows(spec, state.ledger)
-    intake = Intake(
-        feed=feed,
-        **vars(state),
-        windows=windows,
-        gauges=Gauges(),
-        reporter=reporter,
-        batch_rows=spec.workers.unroll_length * spec.workers.envs_per_worker,
-        policy_version=publisher.version,
-    )
-    flow = Flow(context, epoch, sender, roster, windows, state.limiter, state.ledger)
-    trimmer = Trimmer(admin, context.topic(REPLAY))
+    # Step 3.
+    admin = make_admin(context.settings, f"{context.client_id}-admin")
+    counters = Counters.from_state(snapshot.counters if snapshot else {})
+    opener = Opener(context, admin, sender, reporter, counters, env)
+    # Members may have been compacted away since a past began to be replayed.
+    born_at_ms = None if roster.is_replayed else roster.born_at_ms
+    sources = opener.open(runs, snapshot, born_at_ms)
+    own = sources[0] if sources[0].run.is_own else None
+    ledger = own.ledger if own else Ledger(context.run_id)
+    intake = _make_intake(spec, sources, ledger, snapshot, counters, reporter)
+    intake.policy_version = publisher.version
+    keys = {source.run.key for source in sources}
     return Parts(
         context=context,
         epoch=epoch,
         sender=sender,
         reporter=reporter,
         intake=intake,
-        flow=flow,
+        flow=Flow(
+            context, epoch, sender, roster, intake.windows, intake.limiter, ledger
+        ),
         algorithm=algorithm,
         publisher=publisher,
-        saver=Saver(store, admin, feed.topic, feed.commit, trimmer, reporter),
-        log=opening.log,
+        saver=_make_saver(store, admin, sources, reporter),
+        lineage=Lineage(sender, context, epoch),
         number=snapshot.number if snapshot else 0,
         resumed=snapshot is not None,
         graph=BackgroundExport(algorithm.actor()),
-    )
-
-
-@dataclass
-class _State:
-    """What a checkpoint brings back, beside the algorithm; see ``Intake``."""
-
-    ledger: Ledger
-    buffer: ReplayBuffer
-    limiter: RateLimiter
-    counters: Counters
-    log_was_cut: dict[int, bool]
-
-
-def _restore(
-    context: RoleContext,
-    snapshot: Snapshot | None,
-    env: EnvDescription,
-    starts: Mapping[int, Start],
-    reporter: Reporter,
-) -> _State:
-    spec = context.spec
-    state = _State(
-        ledger=Ledger(context.run_id),
-        buffer=ReplayBuffer(
-            env,
-            spec.learner.replay,
-            unroll_length=spec.workers.unroll_length,
-            frame_stack=spec.env.frame_stack,
+        dormant=tuple(
+            source
+            for source in (snapshot.sources if snapshot else ())
+            if source.experiment not in keys
         ),
-        limiter=make_limiter(spec),
-        counters=Counters(),
-        log_was_cut={p: start.was_cut for p, start in starts.items()},
     )
+
+
+def _make_intake(
+    spec: Spec,
+    sources: Sequence[Source],
+    ledger: Ledger,
+    snapshot: Snapshot | None,
+    counters: Counters,
+    reporter: Reporter,
+) -> Intake:
+    shares = [source.run.share for source in sources]
+    replay = Mixture([source.buffer for source in sources], shares)
+    limiter = make_limiter(spec)
     if snapshot is not None:
-        state.ledger = Ledger.from_state(snapshot.ledger)
-        state.counters = Counters.from_state(snapshot.counters)
-        state.log_was_cut = dict(snapshot.log_was_cut)
-        state.limiter.restore(snapshot.limiter)
-        _rebuild(context, snapshot, state.buffer, state.counters, reporter)
-        state.limiter.resize(state.buffer.learnable_rows)
-    return state
+        limiter.restore(snapshot.limiter)
+        limiter.resize(replay.learnable_rows)
+    return Intake(
+        sources=sources,
+        replay=replay,
+        limiter=limiter,
+        pace=Pace(sources, limiter, spec.learner),
+        windows=make_windows(spec, ledger),
+        counters=counters,
+        data=TrainingData(snapshot.trained_on if snapshot else ()),
+        gauges=Gauges(),
+        reporter=reporter,
+    )
+
+
+def _make_saver(
+    store: CheckpointStore,
+    admin: AdminClient,
+    sources: Sequence[Source],
+    reporter: Reporter,
+) -> Saver:
+    first, *others = sources
+    topic = first.feed.topic
+    trimmer = Trimmer(admin, topic) if first.run.is_own else None
+    logs = [
+        OtherLog(source.run.key, source.feed.topic, source.feed.commit)
+        for source in others
+    ]
+    return Saver(store, admin, topic, first.feed.commit, trimmer, reporter, logs)
 
 
 def load_newest(store: CheckpointStore, reporter: Reporter) -> Snapshot | None:
@@ -201,25 +196,3 @@ def _load_algorithm(algorithm: Algorithm, snapshot: Snapshot | None) -> None:
             f"the newest checkpoint does not fit the spec: {exc}",
             "undo the change to learner.network, or start a new run with --fresh",
         ) from exc
-
-
-def _rebuild(
-    context: RoleContext,
-    snapshot: Snapshot,
-    buffer: ReplayBuffer,
-    counters: Counters,
-    reporter: Reporter,
-) -> None:
-    references = snapshot.references
-    batches = read_referenced(
-        context.settings, context.topic(REPLAY), context.run_id, references.chunks
-    )
-    lost = int(buffer.restore(references, batches))
-    counters.unrestorable_rows += lost
-    if lost:
-        reporter.event(
-            "unrestorable-rows",
-            "warning",
-            f"{lost} rows of the buffer are no longer in the log, which keeps "
-            f"{buffer.rows}; see topics.diskBudget",
-        )

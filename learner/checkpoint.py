@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.control.experiments import run_directory
+from infra.control.role import RoleContext
 from infra.errors import RollstreamError
 
 KEPT = 2
@@ -24,6 +26,12 @@ FORMAT = "rollstream-checkpoint/1"
 _NAME = re.compile(r"(\d{12})-(\d{8})")
 _UNFINISHED = ".unfinished-"
 _MAX_FILE_BYTES = 64 << 30
+
+
+def checkpoint_directory(context: RoleContext) -> Path:
+    """Return where a run's checkpoints are."""
+    run = run_directory(context.settings, context.experiment.name, context.run_id)
+    return run / "checkpoints"
 
 
 class CheckpointError(RollstreamError):

@@ -1,7 +1,7 @@
 """Which batches the buffer holds: in slot order, by reference, and by stream."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -62,6 +62,20 @@ def reference(batch: TransitionBatch, partition: int, offset: int) -> ChunkRef:
 
 
 @dataclass(frozen=True, slots=True)
+class Blanks:
+    """Where batches without a valid row were, which are not kept.
+
+    Attributes:
+        before: positions of the chunks that one was directly before.
+        newest: by worker, the incarnation and end step of its newest one, as long as
+            nothing has followed it.
+    """
+
+    before: frozenset[int] = frozenset()
+    newest: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class References:
     """A buffer's content by reference: all that a checkpoint keeps of it.
 
@@ -72,6 +86,7 @@ class References:
             ever sampled.
         max_priority: the largest priority ever seen; 0: none yet.
         dropped_rows: the buffer's counter.
+        blanks: what was between chunks; only noted where frames are stacked.
     """
 
     first_position: int
@@ -79,6 +94,7 @@ class References:
     priorities: Floats
     max_priority: float
     dropped_rows: int = 0
+    blanks: Blanks = Blanks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +128,7 @@ class Chunk:
         valid_rows: those that the record calls valid.
         samplable_rows: those that can be sampled now.
         waiting: those that cannot yet.
+        is_after_blank: the batch before it had no valid row.
     """
 
     ref: ChunkRef
@@ -121,6 +138,7 @@ class Chunk:
     valid_rows: int = 0
     samplable_rows: int = 0
     waiting: Waiting | None = None
+    is_after_blank: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -146,6 +164,7 @@ class Chunks:
         self._block_head = 0
         self._in_order: deque[Chunk] = deque()
         self._streams: dict[Stream, _StreamChunks] = {}
+        self._blanks: dict[str, tuple[int, int]] = {}
 
     def __len__(self) -> int:
         return len(self._in_order)
@@ -191,6 +210,9 @@ class Chunks:
     def append(self, ref: ChunkRef, num_observations: int) -> Chunk:
         """Append the newest chunk, not filled yet, and return it."""
         chunk = Chunk(ref, self.head, self._block_head)
+        if self._blanks.get(ref.worker) == (ref.incarnation, ref.first_step):
+            chunk.is_after_blank = True
+            del self._blanks[ref.worker]
         self.head += ref.num_rows
         self._block_head += num_observations
         stream = self._streams.setdefault(ref.stream, _StreamChunks())
@@ -200,6 +222,21 @@ class Chunks:
         stream.last_step = max(stream.last_step, ref.first_step)
         self._in_order.append(chunk)
         return chunk
+
+    def note_blank(self, worker: str, incarnation: int, end_step: int) -> None:
+        """Remember a batch without a valid row; of each worker the newest."""
+        self._blanks[worker] = incarnation, end_step
+
+    def blanks(self) -> Blanks:
+        """Return a copy of what is remembered of such batches."""
+        before = (chunk.position for chunk in self if chunk.is_after_blank)
+        return Blanks(frozenset(before), dict(self._blanks))
+
+    def restore_blanks(self, blanks: Blanks) -> None:
+        """Remember what ``blanks`` returned of the same chunks."""
+        for chunk in self:
+            chunk.is_after_blank = chunk.position in blanks.before
+        self._blanks = dict(blanks.newest)
 
     def pop_oldest(self) -> Chunk:
         """Remove the oldest chunk and return it."""

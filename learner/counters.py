@@ -21,6 +21,7 @@ class Counters:
         corrupt_records: batches of the log damaged on the broker's disk; none is used.
         nonfinite_losses: updates that were not made.
         batches: batches inserted.
+        blank_batches: batches without a valid row, which are not.
     """
 
     env_steps: int = 0
@@ -33,6 +34,7 @@ class Counters:
     corrupt_records: int = 0
     nonfinite_losses: int = 0
     batches: int = 0
+    blank_batches: int = 0
 
     def state(self) -> dict[str, int]:
         """Return the counters, for a checkpoint or metrics."""

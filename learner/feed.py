@@ -29,7 +29,7 @@ from infra.kafka.reading import (
 )
 from infra.monitoring.reporter import Reporter
 from learner.counters import Counters
-from learner.log_start import LogMismatch, Start, resume_at
+from learner.log_start import ANOTHER_LOG, LogMismatch, Start, resume_at
 from schemas.codec import decode
 from schemas.errors import SchemaError, UnknownSchemaId
 from schemas.records import Position, SourceRef, TransitionBatch
@@ -77,8 +77,10 @@ class Feed:
         reporter: Reporter,
         counters: Counters,
         starts: Mapping[int, Start],
+        topic: str | None = None,
     ) -> None:
-        self.topic = context.topic(REPLAY)
+        """Begin to read; ``topic`` is another experiment's, None this one's."""
+        self.topic = topic or context.topic(REPLAY)
         self.positions = {p: start.position for p, start in starts.items()}
         self.dead_letters_under_way = False
         self.expired_partitions: set[int] = set()
@@ -223,8 +225,7 @@ class Feed:
             return  # what the client says behind the damage is made of it
         if code in _GONE:
             raise LogMismatch(
-                f"{self.topic}: the topic is gone: {error.str()}",
-                "start a new run with --fresh",
+                f"{self.topic}: the topic is gone: {error.str()}", ANOTHER_LOG
             )
         if code in OUT_OF_RANGE:
             self._go_on_within(address(message)[0])

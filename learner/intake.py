@@ -1,8 +1,9 @@
-"""Delivered batches -> rows in the buffer: each judged, counted, inserted once."""
+"""Delivered batches -> rows in the buffers: each judged, counted, inserted once."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infra.clock import now_ms
@@ -10,11 +11,16 @@ from infra.monitoring.event_kinds import Severity
 from infra.monitoring.reporter import Reporter
 from learner.counters import Counters
 from learner.credits import CreditWindows
-from learner.dedup import Identity, Judgement, Ledger, Verdict
-from learner.feed import Delivered, Feed
+from learner.dedup import Identity, Judgement, Verdict
+from learner.feed import Delivered
 from learner.gauges import Gauges
+from learner.lineage import TrainingData
+from learner.mixture import Mixture
+from learner.pace import Pace
 from learner.rate_limiter import RateLimiter
-from learner.replay_buffer import BatchMismatch, ReplayBuffer
+from learner.replay_buffer import BatchMismatch
+from learner.sample import Sample
+from learner.sources import Source
 from schemas.errors import SchemaError
 from schemas.records import NO_POLICY, TransitionBatch
 
@@ -23,44 +29,45 @@ BUDGET_S = 0.010
 
 @dataclass
 class Intake:
-    """Takes batches from the feed while the limiter lets them in.
+    """Takes batches from the sources while limiter and pace let them in.
 
-    What it does not let in stays in the log.
+    What they do not let in stays in the log.
 
     Attributes:
-        log_was_cut: by partition, see ``Ledger.judge``.
+        sources: the experiment's own first, if it is one.
+        replay: their buffers, as one.
         policy_version: the newest that was published; -1: none.
-        batch_rows: of the last batch; what the next one is expected to hold.
     """
 
-    feed: Feed
-    ledger: Ledger
-    buffer: ReplayBuffer
+    sources: Sequence[Source]
+    replay: Mixture
     limiter: RateLimiter
+    pace: Pace
     windows: CreditWindows
     counters: Counters
+    data: TrainingData
     gauges: Gauges
     reporter: Reporter
-    log_was_cut: dict[int, bool]
-    batch_rows: int
     policy_version: int = -1
 
     @property
-    def is_open(self) -> bool:
-        """Whether the next batch is let in.
+    def own(self) -> Source | None:
+        """The experiment's own source; None: only others are learnt from."""
+        first = self.sources[0]
+        return first if first.run.is_own else None
 
-        By the limiter; and in any case where nothing can be sampled, or it would wait
-        for samples that wait for rows.
-        """
-        if self.buffer.samplable_rows == 0:
-            return True
-        return self.limiter.can_insert_batch(self.batch_rows)
+    @property
+    def open_sources(self) -> list[Source]:
+        """The sources whose next batch is let in."""
+        return [source for source in self.sources if self._lets_in(source)]
 
     @property
     def room(self) -> float:
-        """How many more batches would be let in."""
-        room = self.limiter.room / self.batch_rows
-        return max(room, 1.0) if self.buffer.samplable_rows == 0 else room
+        """How many more batches of the experiment's own would be let in."""
+        if self.own is None:
+            return 0.0
+        room = self.limiter.room / self.own.batch_rows
+        return max(room, 1.0) if self.replay.samplable_rows == 0 else room
 
     def take_in(self) -> bool:
         """Take batches for at most 10 ms; return whether there were any.
@@ -70,80 +77,130 @@ class Intake:
         """
         deadline = time.monotonic() + BUDGET_S
         took = False
-        while self.is_open and self.feed.fill(0.0):
-            delivered = self.feed.take()
+        while (source := self._next()) is not None:
+            delivered = source.feed.take()
             if delivered is None:
                 break
-            self._take(delivered)
+            self._take(source, delivered)
             took = True
             if time.monotonic() > deadline:
                 break
         return took
 
-    def _take(self, delivered: Delivered) -> None:
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for records of what is let in; return whether anything is."""
+        sources = self.open_sources
+        for source in sources:
+            if source.feed.fill(timeout_s / len(sources)):
+                break
+        return bool(sources)
+
+    def sampled(self, sample: Sample) -> None:
+        """Count what was drawn."""
+        count = len(sample.indices)
+        self.limiter.sample(count)
+        self.pace.sampled(sample.counts)
+        self.counters.samples += count
+
+    def _lets_in(self, source: Source) -> bool:
+        """Whether a source's next batch is let in.
+
+        By limiter and pace; and in any case where nothing can be sampled, or it would
+        wait for samples that wait for rows.
+        """
+        if self.replay.samplable_rows == 0:
+            return True
+        may_come = self.limiter.can_insert_batch(source.batch_rows)
+        return may_come and self.pace.lets_in(source)
+
+    def _next(self) -> Source | None:
+        """Return the source whose batch goes next; None: there is none that may."""
+        for source in self.pace.order():
+            if self._lets_in(source) and source.feed.fill(0.0):
+                return source
+        return None
+
+    def _take(self, source: Source, delivered: Delivered) -> None:
         batch = delivered.batch
-        judgement = self.ledger.judge(
-            Identity.of(batch), log_was_cut=self.log_was_cut[delivered.partition]
+        judgement = source.ledger.judge(
+            Identity.of(batch), log_was_cut=source.log_was_cut[delivered.partition]
         )
-        self._tell(judgement)
+        self._tell(source, judgement)
         if judgement.verdict is Verdict.FOREIGN:
             self.counters.foreign_batches += 1
         elif judgement.verdict is Verdict.DUPLICATE:
             self.counters.duplicate_steps += int(batch.valid.array().sum())
-            self._arrived(batch)
+            self._arrived(source, batch)
         else:
             try:
-                self._insert(delivered)
+                self._insert(source, delivered)
             except (BatchMismatch, SchemaError) as exc:
                 # Its worker waits for credit, whatever became of its rows.
-                self._arrived(batch)
-                self.feed.refuse(delivered.message, exc)
+                self._arrived(source, batch)
+                source.feed.refuse(delivered.message, exc)
                 return
-            self._arrived(batch)
-        self.feed.handled(delivered)
+            self._arrived(source, batch)
+        source.feed.handled(delivered)
 
-    def _insert(self, delivered: Delivered) -> None:
-        batch, buffer = delivered.batch, self.buffer
+    def _insert(self, source: Source, delivered: Delivered) -> None:
+        batch, buffer = delivered.batch, source.buffer
+        if not batch.valid.array().any():
+            buffer.pass_over(batch)
+            self.counters.blank_batches += 1
+            return
         refused_before = buffer.refused_rows
         rows = buffer.insert(batch, delivered.partition, delivered.offset)
         refused = buffer.refused_rows - refused_before
-        self._tell_refused(batch, refused, rows)
-        self.limiter.insert(rows - refused)
-        size = buffer.learnable_rows
-        if buffer.is_full:  # rows that are not valid take room: wait for no more
+        self._tell_refused(source, batch, refused, rows)
+        self._count(source, batch, rows, rows - refused)
+
+    def _count(
+        self, source: Source, batch: TransitionBatch, rows: int, learnable: int
+    ) -> None:
+        source.batch_rows = batch.num_steps * batch.num_envs
+        self.limiter.insert(learnable)
+        self.pace.inserted(source, learnable)
+        size = self.replay.learnable_rows
+        if self.replay.is_full:  # rows that are not valid take room: wait for no more
             size = max(size, self.limiter.min_size)
         self.limiter.resize(size)
         self.counters.env_steps += rows
         self.counters.batches += 1
-        self.batch_rows = batch.num_steps * batch.num_envs
+        self.data.add(batch, rows)
+        if not source.run.is_live:
+            return
         if batch.policy != NO_POLICY:
             lag = self.policy_version - batch.policy.version
             self.gauges.policy_lag(lag, rows)
         self.gauges.latency_ms(now_ms() - batch.produced_at_ms)
 
-    def _arrived(self, batch: TransitionBatch) -> None:
-        self.windows.arrived(
-            batch.worker,
-            batch.incarnation,
-            batch.first_step + batch.num_steps,
-            batch.num_steps,
-            time.monotonic(),
-        )
+    def _arrived(self, source: Source, batch: TransitionBatch) -> None:
+        if source.run.is_own:
+            self.windows.arrived(
+                batch.worker,
+                batch.incarnation,
+                batch.first_step + batch.num_steps,
+                batch.num_steps,
+                time.monotonic(),
+            )
 
-    def _tell_refused(self, batch: TransitionBatch, refused: int, rows: int) -> None:
+    def _tell_refused(
+        self, source: Source, batch: TransitionBatch, refused: int, rows: int
+    ) -> None:
         if refused:
             reason = (
-                f"{batch.worker} sequence {batch.sequence}: {refused} of {rows} rows "
-                "cannot be learnt from: an observation or return that is not finite, "
-                "no bootstrap step, or frames that are missing"
+                f"{source.prefix}{batch.worker} sequence {batch.sequence}: {refused} "
+                f"of {rows} rows cannot be learnt from: an observation or return that "
+                "is not finite, no bootstrap step, or frames that are missing"
             )
             severity: Severity = "alert" if refused == rows else "warning"
             self.gauges.note(self.reporter, "rows-refused", severity, reason)
 
-    def _tell(self, judgement: Judgement) -> None:
+    def _tell(self, source: Source, judgement: Judgement) -> None:
         if not judgement.note:
             return
+        reason = source.prefix + judgement.note
         if judgement.lost_steps:
-            self.gauges.note(self.reporter, "lost-steps", "alert", judgement.note)
+            self.gauges.note(self.reporter, "lost-steps", "alert", reason)
         else:
-            self.gauges.note(self.reporter, "odd-batch", "warning", judgement.note)
+            self.gauges.note(self.reporter, "odd-batch", "warning", reason)

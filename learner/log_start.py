@@ -13,6 +13,12 @@ from infra.errors import RollstreamError
 
 OnExpired = Literal["earliest", "fail"]
 
+ANOTHER_LOG = (
+    "start a new run with --fresh; another experiment's log can be taken out of "
+    "learner.sources instead"
+)
+"""What mends a LogMismatch."""
+
 
 class LogMismatch(RollstreamError):
     """The log is not the one that the offsets were taken from."""
@@ -50,7 +56,7 @@ def resume_at(
         raise LogMismatch(
             f"partition {partition}: expected a log that reaches offset {position}, "
             f"found its end at {log_end}: it was deleted, or restored from a backup",
-            "start a new run with --fresh",
+            ANOTHER_LOG,
         )
     if position >= log_start:
         return Start(position)
@@ -86,5 +92,5 @@ def check_identity(
             raise LogMismatch(
                 f"{name}: expected the {what.replace('_', ' ')} {value}, found "
                 f"{found[what]}: the offsets of the checkpoint mean nothing there",
-                "point to the cluster of this run, or start a new one with --fresh",
+                f"point to the cluster of this run, or {ANOTHER_LOG}",
             )

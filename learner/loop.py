@@ -13,16 +13,16 @@ from learner.algorithms.base import Algorithm
 from learner.background_export import BackgroundExport
 from learner.flow import Flow
 from learner.intake import Intake
+from learner.lineage import Lineage
 from learner.publisher import Publisher
-from learner.restore import oldest_needed
+from learner.report import intake_values
 from learner.saver import Saver
-from learner.snapshot import LogIdentity, Snapshot
+from learner.snapshot import Snapshot, SourceSnapshot
 
 LEARN_BUDGET_S = 0.015
 IDLE_S = 0.005
 HOUSEKEEPING_S = 0.02
 METRICS_S = 1.0
-RETRY_SAVE_S = 2.0
 MAX_NONFINITE = 100
 EXPORT_AFTER_S = 2.0
 """How long a resumed learner that has nothing to learn puts off the export."""
@@ -37,10 +37,10 @@ class Parts:
     """What a learner is made of; built in ``train``.
 
     Attributes:
-        log: whose offsets the feed counts in.
         number: of the last checkpoint.
         resumed: whether a checkpoint was loaded.
         graph: the export of the actor's graph, not started.
+        dormant: of a checkpoint, sources that the spec has no more; they are kept.
     """
 
     context: RoleContext
@@ -52,10 +52,11 @@ class Parts:
     algorithm: Algorithm
     publisher: Publisher
     saver: Saver
-    log: LogIdentity
+    lineage: Lineage
     number: int
     resumed: bool
     graph: BackgroundExport
+    dormant: tuple[SourceSnapshot, ...] = ()
 
 
 class Learner:
@@ -108,11 +109,11 @@ class Learner:
         return learnt
 
     def _can_learn(self) -> bool:
-        limiter, buffer = self._intake.limiter, self._intake.buffer
+        limiter, replay = self._intake.limiter, self._intake.replay
         return (
             self.may_learn
             and limiter.can_sample(self._spec.batch_size)
-            and buffer.samplable_rows > 0
+            and replay.samplable_rows > 0
         )
 
     def keep_house(self) -> None:
@@ -124,8 +125,8 @@ class Learner:
         p = self._p
         p.sender.poll()
         p.flow.follow_members()
-        if self._intake.feed.expired_partitions:
-            p.flow.forgive(self._intake.feed.expired_partitions)
+        if (own := self._intake.own) and own.feed.expired_partitions:
+            p.flow.forgive(own.feed.expired_partitions)
         self._take_graph(now_s)
         # Also when there is nothing to learn: the last updates of a burst.
         self._publish_when_due(now_s)
@@ -135,46 +136,42 @@ class Learner:
         self._save_when_due(now_s)
 
     def report(self) -> None:
-        """Publish metrics and positions."""
-        p, intake = self._p, self._intake
+        """Publish metrics and positions, and what a saved policy was trained on."""
+        p = self._p
         self._reported_at = time.monotonic()
-        values = intake.counters.state() | {
+        p.lineage.tell(p.saver.saved)
+        values = intake_values(self._intake) | {
             "updates": p.algorithm.updates,
             "policy_epoch": p.epoch if p.publisher.version >= 0 else -1,
             "policy_version": p.publisher.version,
             "published": p.publisher.published,
-            "lost_steps": intake.ledger.lost_steps,
-            "recovered_steps": intake.ledger.recovered_steps,
-            "buffer_rows": intake.buffer.rows,
-            "samplable_rows": intake.buffer.samplable_rows,
-            "dropped_rows": intake.buffer.dropped_rows,
             "resumed": float(p.resumed),
             "checkpoints": p.saver.saved,
-            "workers": len(intake.windows.workers()),
-            "samples_owed": intake.limiter.diff - intake.limiter.min_diff,
             "can_learn": float(self._can_learn()),
         }
-        p.reporter.metrics(values | self._gauges.take(), intake.feed.status())
+        own = self._intake.own
+        p.reporter.metrics(
+            values | self._gauges.take(), own.feed.status() if own else ()
+        )
 
     def snapshot(self) -> Snapshot:
         """Return all that must not be forgotten, as it is between two batches."""
         p, intake = self._p, self._intake
         p.number += 1
-        positions = dict(intake.feed.positions)
+        first, *others = [source.snapshot() for source in intake.sources]
+        version = p.publisher.version if p.publisher.published else -1
+        data, updates = intake.data.ranges(), p.algorithm.updates
+        p.lineage.mark(data, version, updates, p.saver.saved)
         return Snapshot(
+            **vars(first),
             epoch=p.epoch,
             number=p.number,
-            run_id=p.context.run_id,
-            log=p.log,
-            positions=positions,
-            log_was_cut=dict(intake.log_was_cut),
-            oldest_offsets=oldest_needed(positions, intake.buffer.oldest_offsets()),
             next_version=p.publisher.version + 1,
             counters=intake.counters.state(),
-            ledger=intake.ledger.state(),
             limiter=intake.limiter.state(),
             algorithm=p.algorithm.state_dict(),
-            references=intake.buffer.references(),
+            others=(*others, *p.dormant),
+            trained_on=data,
         )
 
     def save_last(self, timeout_s: float) -> str:
@@ -197,20 +194,20 @@ class Learner:
     def close(self) -> None:
         """Leave the broker; what was not saved is forgotten."""
         self._p.saver.close()
-        self._intake.feed.close()
+        for source in self._intake.sources:
+            source.feed.close()
 
     def _update(self, batch_size: int) -> None:
         p, intake = self._p, self._intake
         beta = self._spec.replay.beta
-        sample = intake.buffer.sample(batch_size, beta, p.algorithm.rng)
+        sample = intake.replay.sample(batch_size, beta, p.algorithm.rng)
         result = p.algorithm.update(sample)
-        intake.limiter.sample(batch_size)
-        intake.counters.samples += batch_size
+        intake.sampled(sample)
         if not result.finite:
             self._not_finite(result.loss)
             return
         self._nonfinite_in_a_row = 0
-        intake.buffer.update_priorities(sample.indices, result.td_errors)
+        intake.replay.update_priorities(sample.indices, result.td_errors)
         self._gauges.loss(result.loss)
         self._publish_when_due(time.monotonic())
 
@@ -263,10 +260,12 @@ class Learner:
         saver = self._p.saver
         if saver.failure is not None:
             raise saver.failure
-        waited = now_s - self._saved_at
-        retry = saver.failed_at_s >= self._saved_at and waited >= RETRY_SAVE_S
-        due = waited >= self._spec.checkpoint_interval_s or retry
-        if not due or not saver.is_idle or not self._dead_letters_are_delivered():
+        due_at_s = saver.retry_at_s
+        if due_at_s is None:
+            due_at_s = self._saved_at + self._spec.checkpoint_interval_s
+        if now_s < due_at_s or not saver.is_idle:
+            return
+        if not self._dead_letters_are_delivered():
             return
         self._saved_at = now_s
         saver.submit(self.snapshot())
@@ -274,16 +273,17 @@ class Learner:
 
     def _dead_letters_are_delivered(self) -> bool:
         """A position past a dead letter that may get lost must not be saved."""
-        feed = self._intake.feed
-        if feed.dead_letters_under_way and self._p.sender.flush(1.0) == 0:
-            feed.dead_letters_under_way = False
-        return not feed.dead_letters_under_way
+        feeds = [source.feed for source in self._intake.sources]
+        under_way = any(feed.dead_letters_under_way for feed in feeds)
+        if under_way and self._p.sender.flush(1.0) == 0:
+            for feed in feeds:
+                feed.dead_letters_under_way = under_way = False
+        return not under_way
 
     def _idle(self) -> None:
         started_at = time.monotonic()
-        if not self._intake.is_open:
+        if not self._intake.wait(IDLE_S):
             time.sleep(IDLE_S)
             return
-        self._intake.feed.fill(IDLE_S)
         if self.may_learn:
             self._gauges.waited_data_s += time.monotonic() - started_at

@@ -15,7 +15,7 @@ from infra.kafka.clients import make_consumer
 from infra.kafka.reading import offset_at_time, partitions_of, watermarks
 from learner.log_start import Start, begin_at, check_identity, resume_at
 from learner.saver import read_identity
-from learner.snapshot import LogIdentity, Snapshot
+from learner.snapshot import LogIdentity, SourceSnapshot
 from schemas.topics import REPLAY
 
 BIRTH_MARGIN_MS = 60_000
@@ -38,7 +38,11 @@ class Opening:
 
 
 def open_log(
-    context: RoleContext, admin: AdminClient, snapshot: Snapshot | None, born_at_ms: int
+    context: RoleContext,
+    admin: AdminClient,
+    before: SourceSnapshot | None,
+    born_at_ms: int | None,
+    topic: str | None = None,
 ) -> Opening:
     """Find where to read from.
 
@@ -48,26 +52,28 @@ def open_log(
     Args:
         context: the experiment.
         admin: a client.
-        snapshot: of the newest checkpoint.
-        born_at_ms: the broker's time of the run's first Member.
+        before: what the newest checkpoint has of it.
+        born_at_ms: the broker's time of the run's first Member; None: not known, so
+            that all of the log is read.
+        topic: another experiment's replay topic; None: this one's.
 
     Raises:
         LogMismatch: the checkpoint was made with another log.
         RecordsExpired: as ``log_start.resume_at``.
     """
-    topic = context.topic(REPLAY)
+    topic = topic or context.topic(REPLAY)
     log = _identity(admin, topic)
-    if snapshot is not None:
-        check_identity(topic, vars(snapshot.log), vars(log))
+    if before is not None:
+        check_identity(topic, vars(before.log), vars(log))
     consumer = make_consumer(
         context.settings, group=None, client_id=f"{context.client_id}-opening"
     )
     try:
-        if snapshot is None:
+        if before is None:
             return Opening(log, _begin(consumer, topic, born_at_ms))
         on_expired = context.spec.learner.on_expired
         starts = {}
-        for partition, position in snapshot.positions.items():
+        for partition, position in before.positions.items():
             first, end = watermarks(consumer, topic, partition)
             starts[partition] = resume_at(partition, position, first, end, on_expired)
         return Opening(log, starts)
@@ -75,10 +81,11 @@ def open_log(
         consumer.close()
 
 
-def _begin(consumer: Consumer, topic: str, born_at_ms: int) -> dict[int, Start]:
+def _begin(consumer: Consumer, topic: str, born_at_ms: int | None) -> dict[int, Start]:
     partitions = partitions_of(consumer, topic)
-    born = offset_at_time(consumer, topic, born_at_ms, partitions)
-    early = offset_at_time(consumer, topic, born_at_ms - BIRTH_MARGIN_MS, partitions)
+    born = offset_at_time(consumer, topic, born_at_ms or 0, partitions)
+    early_ms = max(0, (born_at_ms or 0) - BIRTH_MARGIN_MS)
+    early = offset_at_time(consumer, topic, early_ms, partitions)
     starts = {}
     for partition in partitions:
         first, _ = watermarks(consumer, topic, partition)

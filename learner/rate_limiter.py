@@ -24,6 +24,7 @@ class RateLimiter:
         samples_per_insert: the ratio, per item.
         min_size: items that must be there before anything is sampled.
         error_buffer: how far ``diff`` may be from ``samples_per_insert * min_size``.
+        slack: how much farther, for what other sources have in hand; see Pace.
         inserts: items inserted so far, across restarts.
         samples: items sampled so far, across restarts.
         deletes: items that left the buffer, overwritten or not restorable.
@@ -35,6 +36,7 @@ class RateLimiter:
     inserts: int = 0
     samples: int = 0
     deletes: int = 0
+    slack: float = 0.0
 
     def __post_init__(self) -> None:
         smallest = max(1.0, self.samples_per_insert)
@@ -60,14 +62,18 @@ class RateLimiter:
         return self.inserts * self.samples_per_insert - self.samples
 
     @property
+    def _centre(self) -> float:
+        return self.samples_per_insert * self.min_size
+
+    @property
     def min_diff(self) -> float:
         """The lowest ``diff`` that sampling may leave behind."""
-        return self.samples_per_insert * self.min_size - self.error_buffer
+        return self._centre - self.error_buffer - self.slack
 
     @property
     def max_diff(self) -> float:
         """The highest ``diff`` that inserting may leave behind."""
-        return self.samples_per_insert * self.min_size + self.error_buffer
+        return self._centre + self.error_buffer + self.slack
 
     def can_sample(self, count: int = 1) -> bool:
         """Whether ``count`` items may be sampled now."""

@@ -11,9 +11,10 @@ import numpy as np
 
 from learner.batch_arrays import BatchArrays, BatchMismatch, open_batch
 from learner.chunks import Chunk, ChunkRef, Chunks, References, Waiting, reference
-from learner.sample import Sample
-from learner.stored_rows import ObservationRows, Ring, TransitionRows
-from learner.sum_tree import Floats, Indices, SumTree
+from learner.priorities import Priorities
+from learner.sample import Drawn, Sample
+from learner.stored_rows import ObservationRows, TransitionRows
+from learner.sum_tree import Floats, Indices
 from schemas.errors import SchemaError
 from schemas.experiment import ReplaySpec
 from schemas.records import EnvDescription, TransitionBatch
@@ -60,24 +61,17 @@ class ReplayBuffer:
         """
         capacity = replay.capacity
         self._env = env
-        self._replay = replay
+        self._stacks_frames = frame_stack > 1
         chunk_overhead = -(-capacity * frame_stack // unroll_length)
         self._observations = ObservationRows(
             env.observation, capacity + chunk_overhead, frame_stack
         )
         self._transitions = TransitionRows(env.action, capacity)
-        self._priorities = Ring(capacity, np.float64)
-        self._tree = SumTree(capacity)
+        self._priorities = Priorities(replay)
         self._chunks = Chunks(capacity, self._observations.size)
-        self._max_priority = 0.0
         self.rows = self.samplable_rows = self.learnable_rows = 0
         self.refused_rows = self.dropped_rows = 0
         self.is_full = False
-
-    @property
-    def max_priority(self) -> float:
-        """The largest priority ever seen: that of rows that come without one."""
-        return self._max_priority or 1.0
 
     def insert(self, batch: TransitionBatch, partition: int, offset: int) -> int:
         """Take in a batch that was read at an address; return its valid rows.
@@ -89,11 +83,19 @@ class ReplayBuffer:
         """
         arrays = open_batch(batch, self._env)
         chunk = self._reserve(reference(batch, partition, offset))
-        incoming = arrays.priorities.reshape(-1).astype(np.float64)
-        known = np.isfinite(incoming) & (incoming > 0)
-        self._see_priorities(incoming[known & arrays.valid.reshape(-1)])
-        self._fill(chunk, arrays, np.where(known, incoming, self.max_priority))
+        priorities, valid = arrays.priorities.reshape(-1), arrays.valid.reshape(-1)
+        self._fill(chunk, arrays, self._priorities.completed(priorities, valid))
         return chunk.valid_rows
+
+    def pass_over(self, batch: TransitionBatch) -> None:
+        """Note a batch without a valid row: it gets no room.
+
+        Rows before it look no further than its first observation, which is also the
+        last of the batch before it. With stacked frames an episode begins behind it.
+        """
+        if self._stacks_frames:
+            end_step = batch.first_step + batch.num_steps
+            self._chunks.note_blank(batch.worker, batch.incarnation, end_step)
 
     def sample(self, batch_size: int, beta: float, rng: np.random.Generator) -> Sample:
         """Draw rows by priority, one from each of ``batch_size`` equal parts.
@@ -101,23 +103,27 @@ class ReplayBuffer:
         Raises:
             ValueError: no row can be sampled.
         """
-        slots, probabilities = self._tree.sample(batch_size, rng)
-        least = self._tree.min_positive() / self._tree.total
-        if self._replay.weights_normalised_by == "batch":
-            least = probabilities.min()
-        rows = self._transitions
+        drawn = self.draw(batch_size, rng)
+        # (N P)^-beta / (N P_least)^-beta: N cancels.
+        relative = drawn.probabilities / drawn.least
+        return self.gather(drawn.slots, relative**-beta)
+
+    def draw(self, count: int, rng: np.random.Generator) -> Drawn:
+        """Draw rows as ``sample`` does; raises as that."""
+        return self._priorities.draw(count, rng)
+
+    def gather(self, slots: Indices, weights: Floats) -> Sample:
+        """Return what was drawn, with the weights [N] that it is to have."""
+        rows, observations = self._transitions, self._observations.gather
         first = self._chunks.first_position
         return Sample(
             indices=first + (slots - first) % rows.capacity,
-            # (N P)^-beta / (N P_least)^-beta: N cancels.
-            weights=((probabilities / least) ** -beta).astype(np.float32),
-            observations=self._observations.gather(rows.observation_at.rows[slots]),
+            weights=weights.astype(np.float32),
+            observations=observations(rows.observation_at.rows[slots]),
             actions=rows.actions(slots),
             returns=rows.returns.rows[slots],
             discounts=rows.discounts.rows[slots],
-            bootstrap_observations=self._observations.gather(
-                rows.bootstrap_at.rows[slots]
-            ),
+            bootstrap_observations=observations(rows.bootstrap_at.rows[slots]),
         )
 
     def update_priorities(self, indices: Indices, td_errors: Array) -> None:
@@ -125,16 +131,12 @@ class ReplayBuffer:
 
         Rows that were evicted since, and errors that are not finite, are ignored.
         """
-        priorities = np.abs(td_errors.astype(np.float64))
-        priorities += self._replay.priority_epsilon
+        priorities = self._priorities.from_errors(td_errors)
         slots = indices % self._transitions.capacity
         kept = (indices >= self._chunks.first_position) & (indices < self._chunks.head)
         kept &= np.isfinite(priorities)
         kept &= self._transitions.bootstrap_at.rows[slots] >= 0
-        slots, priorities = slots[kept], priorities[kept]
-        self._see_priorities(priorities)
-        self._priorities.rows[slots] = priorities
-        self._tree.set(slots, priorities**self._replay.alpha)
+        self._priorities.update(slots[kept], priorities[kept])
 
     def references(self) -> References:
         """Return the content by reference; a copy, quick whatever the size."""
@@ -143,8 +145,9 @@ class ReplayBuffer:
             first_position=first,
             chunks=tuple(chunk.ref for chunk in self._chunks),
             priorities=self._priorities.get(first, self._chunks.head - first),
-            max_priority=self._max_priority,
+            max_priority=self._priorities.highest_seen,
             dropped_rows=self.dropped_rows,
+            blanks=self._chunks.blanks(),
         )
 
     def restore(self, references: References, batches: Iterable[FetchedBatch]) -> int:
@@ -161,7 +164,7 @@ class ReplayBuffer:
         if self._chunks.head:
             raise ValueError(f"expected an empty buffer, found {self.rows} rows")
         self._chunks.head = references.first_position
-        self._max_priority = references.max_priority
+        self._priorities.highest_seen = references.max_priority
         priorities = references.priorities
         wanted: dict[tuple[int, int], tuple[Chunk, Floats]] = {}
         for ref in references.chunks:
@@ -169,14 +172,15 @@ class ReplayBuffer:
             mine, priorities = np.split(priorities, [ref.num_rows])
             wanted[ref.partition, ref.offset] = chunk, mine
             self._priorities.put(chunk.position, np.full(ref.num_rows, np.nan))
+        self._chunks.restore_blanks(references.blanks)
         for partition, offset, batch in batches:
             if (partition, offset) not in wanted:
                 continue
             chunk, mine = wanted[partition, offset]
-            if reference(batch, partition, offset) != chunk.ref:
+            # Evicted already: the capacity is smaller than it was.
+            is_held = chunk.position >= self._chunks.first_position
+            if not is_held or reference(batch, partition, offset) != chunk.ref:
                 continue
-            if chunk.position < self._chunks.first_position:
-                continue  # the capacity is smaller than it was
             try:
                 arrays = open_batch(batch, self._env)
             except (BatchMismatch, SchemaError):
@@ -189,9 +193,6 @@ class ReplayBuffer:
     def oldest_offsets(self) -> dict[int, int]:
         """Return, by partition, the first offset that the buffer still refers to."""
         return self._chunks.oldest_offsets()
-
-    def _see_priorities(self, priorities: Floats) -> None:
-        self._max_priority = max(self._max_priority, priorities.max(initial=0.0))
 
     def _reserve(self, ref: ChunkRef) -> Chunk:
         """Evict until a chunk fits, and append it, not filled yet."""
@@ -262,7 +263,7 @@ class ReplayBuffer:
         rows.bootstrap_at.rows[slots] = bootstrap_at
         # An observation that is not finite has no value to bootstrap from.
         rows.discounts.rows[slots] *= self._observations.finite(bootstrap_at)
-        self._tree.set(slots, self._priorities.rows[slots] ** self._replay.alpha)
+        self._priorities.let_in(slots)
         chunk.samplable_rows += len(slots)
         self.samplable_rows += len(slots)
 
@@ -271,7 +272,7 @@ class ReplayBuffer:
         if not chunk.filled:
             return
         self.is_full = True
-        self._tree.set(self._transitions.slots(chunk), np.zeros(chunk.ref.num_rows))
+        self._priorities.leave_out(self._transitions.slots(chunk))
         self.rows -= chunk.valid_rows
         self.samplable_rows -= chunk.samplable_rows
         num_waiting = len(chunk.waiting.slots) if chunk.waiting else 0
@@ -290,7 +291,7 @@ class ReplayBuffer:
             slots[inside], evicted.ref.first_step + steps[inside], envs[inside]
         )
         rows.bootstrap_at.rows[lost.slots] = -1
-        self._tree.set(lost.slots, np.zeros(len(lost.slots)))
+        self._priorities.leave_out(lost.slots)
         chunk.samplable_rows -= len(lost.slots)
         self.samplable_rows -= len(lost.slots)
         chunk.waiting = lost.joined(chunk.waiting)

@@ -29,15 +29,18 @@ class Roster:
     """Follows the members and credits topics.
 
     Attributes:
-        env: what the first worker that was seen says of its environment.
+        env: what the first worker, or replayer of a past, says of its environment; or
+            what was found elsewhere before one did.
         incarnations: of each worker that has started, the newest.
         born_at_ms: the broker's time of the run's first Member that is still there.
+        is_replayed: a past is replayed into the run.
     """
 
     def __init__(self, context: RoleContext, reporter: Reporter, epoch: int) -> None:
         self.env: EnvDescription | None = None
         self.incarnations: dict[str, int] = {}
         self.born_at_ms: int | None = None
+        self.is_replayed = False
         self._context = context
         self._reporter = reporter
         self._epoch = epoch
@@ -132,6 +135,10 @@ class Roster:
             self.incarnations[worker] = max(offset, self.incarnations.get(worker, -1))
             if member.env is not None:
                 self._compare(worker, member.env)
+        elif member.role == "replayer":
+            self.is_replayed = True
+            if member.env is not None:
+                self._compare(f"replayer/{member.index}", member.env)
 
     def _check_epoch(self, epoch: int) -> None:
         if epoch > self._epoch:
@@ -140,20 +147,20 @@ class Roster:
                 "has started: only the newest may go on"
             )
 
-    def _compare(self, worker: str, env: EnvDescription) -> None:
+    def _compare(self, who: str, env: EnvDescription) -> None:
         if self.env is None:
             self.env = env
         elif not env.has_same_spaces(self.env):
             self._reporter.event(
                 "worker-spaces-differ",
                 "alert",
-                f"{worker}: expected the spaces of {self.env.env_id} as the first "
+                f"{who}: expected the spaces of {self.env.env_id} as the first "
                 "worker found them, found others; its batches will be refused",
             )
         elif env.versions != self.env.versions:
             self._reporter.event(
                 "worker-versions-differ",
                 "warning",
-                f"{worker}: expected {dict(self.env.versions)}, found "
+                f"{who}: expected {dict(self.env.versions)}, found "
                 f"{dict(env.versions)}",
             )

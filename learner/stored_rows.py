@@ -122,7 +122,8 @@ class ObservationRows:
             steps = np.full(num_envs, before.ref.num_steps)
             ages[0] = self._ages.rows[self.at(before, steps, envs)]
         else:
-            ages[0] = 0 if chunk.ref.first_step == 0 else -full
+            begins = chunk.ref.first_step == 0 or chunk.is_after_blank
+            ages[0] = 0 if begins else -full
         for step in range(num_steps):
             older = ages[step] + 1
             older[older == 0] = full  # as many frames seen as a stack takes

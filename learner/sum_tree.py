@@ -92,7 +92,7 @@ class SumTree:
         Returns:
             indices [count], and their probabilities P(i) = value_i / total [count].
         """
-        parts = (np.arange(count) + rng.random(count)) * (self.total / count)
+        parts = (np.arange(count) + rng.random(count)) * (self.total / max(count, 1))
         indices = self.find(parts)
         return indices, self._sums[indices] / self.total
 

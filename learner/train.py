@@ -10,6 +10,8 @@ import gc
 import importlib
 import logging
 import threading
+import time
+from collections.abc import Sequence
 from types import ModuleType
 
 from infra.control.members import register
@@ -26,7 +28,9 @@ from infra.kafka.clients import make_producer
 from infra.kafka.delivery import Sender
 from infra.monitoring.heartbeat import Heartbeat
 from infra.monitoring.reporter import Reporter
+from learner.checkpoint import CheckpointStore, checkpoint_directory
 from learner.roster import Roster
+from learner.source_runs import SourceRun, find_env, find_runs
 from schemas.errors import SchemaError
 from schemas.records import EnvDescription
 
@@ -36,6 +40,7 @@ IMPORTED = ("learner.assembly", "learner.loop")
 """All that needs torch."""
 
 _POLL_S = 0.05
+_LOOK_S = 1.0
 _log = logging.getLogger("rollstream")
 
 
@@ -44,7 +49,8 @@ def run(context: RoleContext, stop: StopRequest) -> int:
 
     1. Begin to import torch, which takes seconds.
     2. Register: the offset of the Member is this learner's epoch.
-    3. Wait for the description of the environment that the first worker sends.
+    3. Wait for the description of the environment that the first worker sends, here
+       or where else it learns from.
     4. Build the parts, from the newest checkpoint where there is one.
     5. Loop.
     6. Save a last checkpoint, commit, publish last metrics.
@@ -65,10 +71,13 @@ def run(context: RoleContext, stop: StopRequest) -> int:
     try:
         roster.wait_for_own()
         # Step 3.
-        env = wait_for_env(roster, reporter, stop)
+        runs = find_runs(context)
+        env = wait_for_env(context, roster, runs, stop)
         if env is None:
             return _flush(sender)
-        return _learn(context, stop, epoch, sender, reporter, roster, env, imported)
+        return _learn(
+            context, stop, epoch, sender, reporter, roster, env, runs, imported
+        )
     except (RollstreamError, SchemaError) as exc:
         with contextlib.suppress(DeliveryError):
             reporter.event("learner-stopped", "alert", str(exc))
@@ -80,13 +89,29 @@ def run(context: RoleContext, stop: StopRequest) -> int:
 
 
 def wait_for_env(
-    roster: Roster, reporter: Reporter, stop: StopRequest
+    context: RoleContext,
+    roster: Roster,
+    runs: Sequence[SourceRun],
+    stop: StopRequest,
 ) -> EnvDescription | None:
-    """Return what the first worker says of its environment; None when told to stop."""
+    """Return what the first worker says of its environment; None when told to stop.
+
+    Or what is known where else it learns from: its own workers may be none.
+    """
+    # A checkpoint may be of a run before the one that is in force there by now.
+    is_resumed = bool(CheckpointStore(checkpoint_directory(context)).names())
+    looked_at_s = float("-inf")
+    others = [run for run in runs if not run.is_own]
     while roster.env is None:
         if stop.is_set():
             return None
         roster.poll(_POLL_S)
+        if roster.env is None and time.monotonic() - looked_at_s > _LOOK_S:
+            found = (
+                find_env(context.settings, run, of_any_run=is_resumed) for run in others
+            )
+            roster.env = next(filter(None, found), None)
+            looked_at_s = time.monotonic()
     return roster.env
 
 
@@ -98,6 +123,7 @@ def _learn(
     reporter: Reporter,
     roster: Roster,
     env: EnvDescription,
+    runs: Sequence[SourceRun],
     imported: _Import,
 ) -> int:
     # Step 4.
@@ -105,7 +131,7 @@ def _learn(
     if modules is None:
         return _flush(sender)
     assembly, loop = modules
-    parts = assembly.assemble(context, epoch, sender, reporter, roster, env)
+    parts = assembly.assemble(context, epoch, sender, reporter, roster, env, runs)
     learner = loop.Learner(parts)
     how = f"resumed at checkpoint {parts.number}" if parts.resumed else "a fresh start"
     reporter.event("learner-started", "info", f"epoch {epoch}, {how}")

@@ -15,7 +15,7 @@ from typing import Any
 import gymnasium
 from gymnasium import wrappers as gym_wrappers
 
-from infra.errors import RollstreamError
+from infra.errors import Hopeless, RollstreamError
 from infra.settings import Settings
 from schemas.experiment import EnvSpec, Wrapper
 
@@ -55,6 +55,10 @@ class EnvRefused(RollstreamError):
     """An environment that cannot be used; trying again does not help."""
 
 
+class EnvUnknown(EnvRefused, Hopeless):
+    """An environment that this machine does not have, or cannot make as it is asked."""
+
+
 @dataclass(frozen=True)
 class EnvRecipe:
     """How to make one environment; can be sent to another process.
@@ -77,21 +81,22 @@ class EnvRecipe:
         """Import the modules and return Gymnasium's spec of the environment.
 
         Raises:
-            EnvRefused: a module cannot be imported, or the id is not registered.
+            EnvUnknown: a module cannot be imported, or the id is not registered.
+            EnvRefused: a module fails otherwise.
         """
         import_modules(self.modules)
         env_id = self.spec.id
         found = gymnasium.registry.get(env_id)
         if ":" in env_id or found is None:
             near = difflib.get_close_matches(env_id, gymnasium.registry, 3)
-            raise EnvRefused(
+            raise EnvUnknown(
                 f"spec.env.id: expected a registered environment, found {env_id!r}"
                 + (f" (did you mean {', '.join(near)}?)" if near else ""),
                 "name the module that registers it in ROLLSTREAM_ENV_MODULES",
             )
         reserved = sorted(_RESERVED & self.spec.kwargs.keys())
         if reserved:
-            raise EnvRefused(
+            raise EnvUnknown(
                 "spec.env.kwargs: expected arguments of the environment, found "
                 f"{reserved}",
                 "say envsPerWorker, vectorization or wrappers instead",
@@ -121,7 +126,7 @@ class EnvRecipe:
             known.update(getattr(module, "WRAPPERS", {}))
         if wrapper.name not in known:
             near = difflib.get_close_matches(wrapper.name, known, 3, 0.4)
-            raise EnvRefused(
+            raise EnvUnknown(
                 "spec.env.wrappers: expected an allowed wrapper, found "
                 f"{wrapper.name!r}"
                 + (f" (did you mean {', '.join(near)}?)" if near else ""),
@@ -139,7 +144,8 @@ def import_modules(names: tuple[str, ...]) -> list[Any]:
     """Import the modules that the machine's settings name.
 
     Raises:
-        EnvRefused: one cannot be imported.
+        EnvUnknown: one cannot be imported.
+        EnvRefused: one fails otherwise.
     """
     return [_import_module(name) for name in names]
 
@@ -150,7 +156,9 @@ def _import_module(name: str) -> Any:
     except (Exception, SystemExit) as exc:  # whatever a module's top level raises
         if isinstance(exc, SystemExit) and type(exc) is not SystemExit:
             raise  # ours: somebody stops this process
-        raise EnvRefused(
+        # A full disk or memory may be over the next time, a missing module is not.
+        certain = isinstance(exc, ImportError | SyntaxError)
+        raise (EnvUnknown if certain else EnvRefused)(
             f"ROLLSTREAM_ENV_MODULES: expected modules that import, found {name!r}, "
             f"which raises {exc!r}",
             "correct the variable, or install the module",

@@ -136,13 +136,14 @@ class OwnProcess:
         self.close()
         context = _context(self._recipe.modules)
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(
+        process = context.Process(
             target=serve,
             args=(theirs, self._recipe, self._index),
             name=f"environment-{self._index}",
             daemon=True,
         )
-        self._process.start()
+        process.start()
+        self._process = process  # one that never started cannot be joined
         theirs.close()
         self._spaces, self._deadline = None, time.monotonic() + self._timeout_s
 

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 
 from infra.settings import Settings
-from producers.env_recipe import EnvRecipe, EnvRefused
+from producers.env_recipe import EnvRecipe, EnvUnknown
 from producers.env_slots import InProcess, OwnProcess, Slot
 from producers.guarded_env import Environments, SlotEnvironments
 from producers.vector_entry import AnyVectorEnv, VectorEntryEnvironments
@@ -27,7 +27,8 @@ def make_environments(
     are no wrappers, else sync.
 
     Raises:
-        EnvRefused: it cannot be used as the experiment says.
+        EnvRefused: it cannot be used as the experiment says; if that is certain,
+            EnvUnknown.
         EnvFailed: it does not start.
     """
     recipe = EnvRecipe.of(spec, settings)
@@ -36,7 +37,7 @@ def make_environments(
     if mode == "vector_entry_point":
         return VectorEntryEnvironments(lambda: _make_vec(spec, num_envs), watchdog)
     if registered.entry_point is None:
-        raise EnvRefused(
+        raise EnvUnknown(
             f"spec.env.vectorization: expected vector_entry_point for {spec.id}, which "
             f"has no other, found {mode}"
         )
@@ -53,7 +54,7 @@ def _resolve(spec: EnvSpec, registered: Any) -> str:
     has_own = registered.vector_entry_point is not None
     wrapped = bool(spec.wrappers or registered.additional_wrappers)
     if spec.vectorization == "vector_entry_point" and (wrapped or not has_own):
-        raise EnvRefused(
+        raise EnvUnknown(
             f"spec.env.vectorization: expected sync or async for {spec.id}, which has "
             f"{'wrappers' if wrapped else 'no vector entry point'}, found "
             "vector_entry_point"

@@ -37,12 +37,13 @@ def evaluate(
     seeds: StreamSeeds,
     episodes: int,
     must_stop: Callable[[], bool] = lambda: False,
+    begins: Callable[[Rollout], None] = lambda rollout: None,
 ) -> EvaluationResult | None:
     """Run the first ⌈episodes / B⌉ episodes of each environment.
 
     A quota for each, for the first that happen to finish anywhere are the short ones.
     An episode cut by a crash does not count; the environment's next one does.
-    ``must_stop`` is asked after each step.
+    ``must_stop`` is asked after each step; ``begins`` is given what makes them.
 
     Returns:
         all B·⌈episodes / B⌉ of them, or None when told to stop.
@@ -50,6 +51,7 @@ def evaluate(
     num_envs = environments.num_envs
     quota = math.ceil(episodes / num_envs)
     rollout = Rollout(environments, seeds)
+    begins(rollout)
     done: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]
     missing = num_envs * quota
     while missing:

@@ -17,12 +17,14 @@ from infra.monitoring.reporter import Reporter
 from producers.actors import Actors
 from producers.best_policy import BestPolicy, Score
 from producers.credit import Superseded
+from producers.env_troubles import EnvTroubles
 from producers.environments import describe_environments
 from producers.evaluation import EvaluationResult, evaluate
 from producers.follow import Followed
 from producers.guarded_env import Environments
 from producers.policy import Policy
 from producers.role_environments import role_environments
+from producers.rollout import Rollout
 from producers.seeding import evaluation_seeds
 from schemas.records import NO_POLICY, Evaluation
 from schemas.tensors import pack
@@ -54,7 +56,10 @@ class Evaluator:
         self._best = BestPolicy(context, self._sender, self._on_problem)
         self._heartbeat = Heartbeat()
         self._evaluated = NO_POLICY
-        self._values = {"episodes": 0.0, "vector_steps": 0.0, "evaluating": 0.0}
+        counted = ("episodes", "vector_steps", "usable_steps", "env_restarts")
+        self._values = dict.fromkeys((*counted, "evaluating"), 0.0)
+        self._rollout: Rollout | None = None
+        self._usable_before = 0.0
         self._reported_at_s = 0.0
 
     def run(self) -> int:
@@ -65,6 +70,7 @@ class Evaluator:
         """
         incarnation = register(self._sender, self._context, self._stop)
         self._reporter = Reporter(self._sender, self._context, incarnation)
+        self._troubles = EnvTroubles(self._reporter.event)
         self._heartbeat.begin(self._reporter)
         self._best.recall()
         self._followed.start(incarnation)
@@ -127,9 +133,14 @@ class Evaluator:
                 evaluation_seeds(self._spec.seed, ref.epoch, ref.version, round_),
                 self._spec.evaluator.episodes,
                 self._must_stop,
+                self._begin_rollout,
             )
         finally:
             self._values["evaluating"] = 0.0
+
+    def _begin_rollout(self, rollout: Rollout) -> None:
+        self._rollout = rollout
+        self._usable_before = self._values["usable_steps"]
 
     def _must_stop(self) -> bool:
         self._values["vector_steps"] += 1
@@ -143,7 +154,17 @@ class Evaluator:
 
     def _report(self) -> None:
         self._reported_at_s = time.monotonic()
+        self._look()
         self._reporter.metrics(self._values)
+
+    def _look(self) -> None:
+        """Count what came of the steps, and tell of numbers that are not finite."""
+        if self._rollout is None:
+            return
+        found = self._rollout.look()
+        self._values["env_restarts"] = self._environments.restarts
+        self._values["usable_steps"] = self._usable_before + found.usable
+        self._troubles.tell(found)
 
     def _publish(
         self, policy: Policy, result: EvaluationResult, *, confirmation: bool

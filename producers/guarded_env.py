@@ -151,7 +151,8 @@ class SlotEnvironments:
                 raise EnvFailed(f"environment {i}: {exc.problem}", exc.mend) from exc
             else:
                 rewards[i], terminated[i], truncated[i] = row[1:]
-                if terminated[i] or truncated[i]:
+                # What ends with no number is no episode: it would fail for ever.
+                if (terminated[i] or truncated[i]) and np.isfinite(rewards[i]):
                     self._failed_in_a_row[i] = 0
         listed = tuple(Failure(i, failures[i]) for i in sorted(failures))
         return Step(self._observations, rewards, terminated, truncated, listed)

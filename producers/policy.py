@@ -6,14 +6,20 @@ are checked against their hashes, the environment and each other before they act
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from producers.policy_checks import PolicyRefused as PolicyRefused
+from producers.policy_checks import (
+    check_digest,
+    check_environment,
+    check_inputs,
+    dtype_of,
+)
 from producers.spaces import Fields
 from schemas.records import (
     EnvDescription,
@@ -21,7 +27,6 @@ from schemas.records import (
     PolicyRef,
     PolicyVersion,
 )
-from schemas.sizes import stacked
 from schemas.tensors import Array
 
 if TYPE_CHECKING:
@@ -37,23 +42,9 @@ _HEADS = {
     "categorical": {"logits", "value"},
     "gaussian": {"mean", "log_std", "value"},
 }
-_DTYPES = {
-    "tensor(float)": "<f4",
-    "tensor(double)": "<f8",
-    "tensor(float16)": "<f2",
-    "tensor(bool)": "|b1",
-    "tensor(uint8)": "|u1",
-    "tensor(int8)": "|i1",
-    **{f"tensor(int{8 * n})": f"<i{n}" for n in (2, 4, 8)},
-    **{f"tensor(uint{8 * n})": f"<u{n}" for n in (2, 4, 8)},
-}
 # A tensor kept in a file: its first entry is always keyed "location" (protobuf: field
 # 1, 8 bytes). A graph from a topic must not make us read files.
 _EXTERNAL_DATA = b"\x0a\x08location"
-
-
-class PolicyRefused(ValueError):
-    """A graph or version that cannot act here; the policy before it stays."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +75,7 @@ class PolicySession:
 
     def output_dtype(self, name: str) -> str:
         """Return the dtype of an output."""
-        (found,) = (_dtype(o) for o in self._session.get_outputs() if o.name == name)
+        (found,) = (dtype_of(o) for o in self._session.get_outputs() if o.name == name)
         return found
 
     def load(self, version: PolicyVersion, tensors: bytes) -> Fields:
@@ -212,14 +203,14 @@ def open_graph(
         raise PolicyRefused(f"head: expected {sorted(_HEADS)}, found {graph.head!r}")
     if _EXTERNAL_DATA in graph.onnx:
         raise PolicyRefused("graph: expected all data inside it, found external data")
-    _check_environment(graph, env, frame_stack)
+    check_environment(graph, env, frame_stack)
     session = _make_session(graph.onnx)
     inputs = {each.name: each for each in session.get_inputs()}
     params = {}
     for name, each in inputs.items():
         if name.startswith("param/"):
-            params[name.removeprefix("param/")] = (_dtype(each), tuple(each.shape))
-    _check_inputs(graph, inputs, frame_stack)
+            params[name.removeprefix("param/")] = (dtype_of(each), tuple(each.shape))
+    check_inputs(graph, inputs, frame_stack)
     missing = _HEADS[graph.head] - {each.name for each in session.get_outputs()}
     if missing:
         raise PolicyRefused(
@@ -227,19 +218,6 @@ def open_graph(
         )
     observed = tuple(f.name for f in graph.observation if "obs/" + f.name in inputs)
     return PolicySession(graph, observed, params, session)
-
-
-def check_digest(what: str, data: bytes, sha256: str, limit: int) -> None:
-    """Raise PolicyRefused unless ``data`` is small enough and has this hash."""
-    if len(data) > limit:
-        raise PolicyRefused(
-            f"{what}: expected at most {limit} bytes, found {len(data)}"
-        )
-    found = hashlib.sha256(data).hexdigest()
-    if found != sha256:
-        raise PolicyRefused(
-            f"{what}: expected the sha256 {sha256[:12]}, found {found[:12]}"
-        )
 
 
 def _make_session(onnx: bytes) -> onnxruntime.InferenceSession:
@@ -257,49 +235,6 @@ def _make_session(onnx: bytes) -> onnxruntime.InferenceSession:
         )
     except Exception as exc:  # its errors share no base class but this
         raise PolicyRefused(f"graph: cannot be opened: {exc}") from exc
-
-
-def _dtype(node: Any) -> str:
-    return _DTYPES.get(node.type, str(node.type))
-
-
-def _check_environment(
-    graph: PolicyGraph, env: EnvDescription, frame_stack: int
-) -> None:
-    seen = {field.name: field for field in env.observation}
-    for field in graph.observation:
-        known = seen.get(field.name)
-        expected = known and (known.dtype, stacked(known, frame_stack).shape)
-        if expected != (field.dtype, field.shape):
-            raise PolicyRefused(
-                f"obs/{field.name}: expected {expected}, found "
-                f"{(field.dtype, field.shape)}"
-            )
-    ours = {(f.name, f.kind, f.dtype, f.shape, f.n, f.start) for f in env.action}
-    theirs = {(f.name, f.kind, f.dtype, f.shape, f.n, f.start) for f in graph.action}
-    if ours != theirs:
-        raise PolicyRefused(f"actions: expected {sorted(ours)}, found {sorted(theirs)}")
-
-
-def _check_inputs(
-    graph: PolicyGraph, inputs: Mapping[str, Any], frame_stack: int
-) -> None:
-    expected = {"obs/" + f.name: f for f in graph.observation}
-    states = {"state/" + f.name for f in graph.states}
-    expected |= {"state/" + f.name: f for f in graph.states}
-    found = {name for name in inputs if not name.startswith("param/")}
-    if not found <= expected.keys() or len(found & states) < len(states):
-        raise PolicyRefused(
-            f"graph inputs: expected {sorted(expected)}, found {sorted(found)}"
-        )
-    for name in found:
-        field, node = expected[name], inputs[name]
-        shape = tuple(node.shape[1:])
-        if _dtype(node) != field.dtype or shape != field.shape:
-            raise PolicyRefused(
-                f"{name}: expected {field.dtype}{list(field.shape)}, found "
-                f"{_dtype(node)}{list(shape)}"
-            )
 
 
 def _read_safetensors(data: bytes) -> dict[str, Array]:

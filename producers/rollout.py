@@ -6,7 +6,7 @@ Pure of Kafka. Nothing here is done per environment, and only the step itself pe
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from producers.episodes import EpisodeTracker, Rows
 from producers.guarded_env import Environments, Failure, Step
 from producers.seeding import StreamSeeds
 from producers.spaces import Fields
+from producers.tally import Tally, tally
 from schemas.records import PolicyRef
 from schemas.tensors import Array
 
@@ -31,7 +32,6 @@ class UnrollArrays:
     Attributes:
         first_step: of row 0, within the incarnation.
         finished: columns of the episodes that ended, see EpisodesFinished.
-        failures: rows without an answer that have a reason.
     """
 
     first_step: int
@@ -43,7 +43,6 @@ class UnrollArrays:
     states: Arrays
     behaviour: Arrays
     finished: Arrays
-    failures: tuple[Failure, ...] = field(default=())
 
     @property
     def num_steps(self) -> int:
@@ -62,6 +61,8 @@ class Rollout:
         self._observed: Fields = environments.reset(seeds)
         self._after_end = np.zeros(environments.num_envs, np.bool_)
         self._buffers: _Buffers | None = None
+        self._steps = 0  # of the unroll under way
+        self._tally = Tally()
 
     def collect(
         self,
@@ -76,7 +77,6 @@ class Rollout:
             EnvRefused: the environment breaks the NEXT_STEP contract.
         """
         buffers = self._get_buffers(num_steps)
-        failures: list[Failure] = []
         states = {name: state.copy() for name, state in actor.states.items()}
         actor.begin(num_steps, self._rng)
         buffers.begin(self._observed)
@@ -87,13 +87,16 @@ class Rollout:
             step = self._environments.step(actions)
             buffers.write(steps, actions, step)
             if step.failures:
-                failures.extend(f for f in step.failures if f.reason)
+                self._note_crashes(step.failures)
             if actor.needs_validity:
                 after = buffers.ended(steps - 1) if steps else self._after_end
                 actor.forget(buffers.valid(steps, after))
-            steps += 1
+            self._steps = steps = steps + 1
         behaviour = actor.finish(steps, buffers.observation(steps))
-        rows = self._judge(buffers, steps)
+        rows, is_reset = self._judge(buffers, steps)
+        self._after_end = rows.ended[-1].copy()
+        self._tally = self._tally.plus(self._count(buffers, rows, is_reset))
+        self._steps = 0
         episodes = self._tracker.numbers
         finished = self._tracker.take(rows, actor.ref.version)
         self._observed = {n: o[steps].copy() for n, o in buffers.observations.items()}
@@ -108,11 +111,35 @@ class Rollout:
             states=states,
             behaviour=behaviour,
             finished=finished,
-            failures=tuple(failures),
         )
 
-    def _judge(self, buffers: _Buffers, steps: int) -> Rows:
-        """Say which rows are transitions: not resets, failures or odd rewards."""
+    def look(self) -> Tally:
+        """Return how good the rows are so far, also those of the unroll under way.
+
+        What is odd, and what has crashed, is told once.
+        """
+        done = self._tally
+        self._tally = Tally(done.usable, done.unusable)
+        buffers, steps = self._buffers, self._steps
+        if buffers is None or not steps:
+            return done
+        return done.plus(self._count(buffers, *self._judge(buffers, steps)))
+
+    def _note_crashes(self, failures: tuple[Failure, ...]) -> None:
+        for reason in (failure.reason for failure in failures if failure.reason):
+            self._tally = self._tally.plus(Tally(crashes=1, crash=reason))
+
+    def _count(self, buffers: _Buffers, rows: Rows, is_reset: Array) -> Tally:
+        steps = len(rows.valid)
+        seen = {name: o[: steps + 1] for name, o in buffers.observations.items()}
+        return tally(rows, is_reset, seen, self.next_step)
+
+    def _judge(self, buffers: _Buffers, steps: int) -> tuple[Rows, Array]:
+        """Say which rows are transitions: not resets, failures or odd rewards.
+
+        Returns:
+            the rows, and which of them are resets.
+        """
         rewards, failed = buffers.rewards[:steps], buffers.failed[:steps]
         terminated, truncated = buffers.terminated[:steps], buffers.truncated[:steps]
         ended = terminated | truncated
@@ -123,9 +150,8 @@ class Rollout:
                 "a reset with reward 0, found another step there",
                 "declare the autoreset mode that the environment really has",
             )
-        self._after_end = ended[-1].copy()
         valid = ~(is_reset | failed) & np.isfinite(rewards)
-        return Rows(rewards, terminated, truncated, valid, failed)
+        return Rows(rewards, terminated, truncated, valid, failed), is_reset
 
     def _get_buffers(self, num_steps: int) -> _Buffers:
         if self._buffers is None or len(self._buffers.terminated) < num_steps:

@@ -64,10 +64,12 @@ class VectorEntryEnvironments:
             return self._all_failed(exc)
         if infos and ("final_obs" in infos or "final_observation" in infos):
             raise _same_step("infos with final_obs")
-        self._observations = self._flatten(value)
-        if self._failed_in_a_row and (terminated | truncated).any():
-            self._failed_in_a_row = 0
-        return Step(self._observations, self._numbers(rewards), terminated, truncated)
+        self._observations, numbers = self._flatten(value), self._numbers(rewards)
+        if self._failed_in_a_row:
+            # What ends with no number is no episode: it would fail for ever.
+            if ((terminated | truncated) & np.isfinite(numbers)).any():
+                self._failed_in_a_row = 0
+        return Step(self._observations, numbers, terminated, truncated)
 
     def close(self) -> None:
         """Close it, whatever it raises."""

@@ -16,17 +16,16 @@ from infra.control.role import (
     role_main,
 )
 from infra.errors import DeliveryError, RollstreamError
-from infra.kafka.clients import make_producer
-from infra.kafka.delivery import Sender
 from infra.monitoring.event_kinds import EventKind
 from infra.monitoring.heartbeat import Heartbeat
 from producers.actors import Actors
 from producers.credit import CreditGate, Superseded
-from producers.disk import is_disk_low
+from producers.deliveries import FLUSH_S, Deliveries
 from producers.environments import describe_environments
 from producers.follow import Followed
 from producers.guarded_env import Environments
 from producers.pace import Pace
+from producers.pauses import Pause, Pauses
 from producers.peers import check_peers
 from producers.role_environments import role_environments
 from producers.rollout import Rollout
@@ -40,7 +39,6 @@ from schemas.records import Credit
 from schemas.topics import worker_name
 
 IDLE_AFTER_S = 30.0
-FLUSH_S = 8.0
 _POLL_S = 0.01
 # A credit or a policy ends it at once; where many wait, each look costs.
 _WAIT_S = 0.05
@@ -70,25 +68,14 @@ class Worker:
         self._context = context
         self._spec = context.spec
         self._stop = stop
-        self._stopping_since_s: float | None = None
         self._environments = environments
         self._idle_after_s = idle_after_s
         self._env = describe_environments(
             context.spec.env, environments, context.settings
         )
         self._num_steps = first_unroll_length(context.spec, self._env)
-        producer = make_producer(
-            context.settings,
-            client_id=context.client_id,
-            # With more, what fails for want of replicas while later ones are under way
-            # makes the client begin a new epoch, and write some of them again.
-            overrides={"max.in.flight": 1},
-        )
-        self._sender = Sender(
-            producer, while_waiting=self._while_waiting, tolerate_too_large=True
-        )
-        self._counts = WorkerCounts()
-        self._owing: list[WorkerCounts] = []  # earlier incarnations' with steps open
+        self._deliveries = Deliveries(context, stop)
+        self._sender = self._deliveries.sender
         self._report = WorkerReport(self._sender, context)
         self._heartbeat = Heartbeat()
         self._packing = Packing()
@@ -102,8 +89,9 @@ class Worker:
             context, self._policies, self._on_credit, self._on_problem
         )
         self._pace = Pace(self._spec.workers.max_env_steps_per_s)
+        self._pauses = Pauses(context.settings, self._followed)
+        self._rollout: Rollout | None = None
         self._refusals = 0
-        self._is_disk_low = False
         self._heard_at_s = 0.0
 
     def run(self) -> int:
@@ -130,7 +118,7 @@ class Worker:
             if isinstance(exc, DeliveryError):
                 self._sender.abandon()
                 restarts = self._environments.restarts
-                lost = self._undelivered_steps()
+                lost = self._deliveries.undelivered_steps
                 self._report.give_up(exc, lost, self._policies.ref, restarts)
             else:
                 self._report.event("worker-failed", "alert", str(exc))
@@ -144,31 +132,27 @@ class Worker:
         """Become a new incarnation; what the one before counted is published first."""
         is_first = self._gate.incarnation < 0
         if not is_first:
-            self._settle(_SETTLE_S)
+            self._deliveries.settle(_SETTLE_S)
             self._publish_counts()
         incarnation = register(self._sender, self._context, self._stop, self._env)
-        self._owing = [c for c in (*self._owing, self._counts) if c.undelivered_steps]
         if is_first:
             self._followed.start(incarnation)
         self._gate = self._gate.renew(self._spec, incarnation)
-        self._counts = WorkerCounts()
-        self._report.begin(incarnation, self._counts, self._environments.restarts)
+        self._rollout = None
+        counts = WorkerCounts()
+        stream = WorkerStream(
+            self._context, self._sender, incarnation, counts, self._packing
+        )
+        self._deliveries.begin(stream)
+        self._report.begin(incarnation, counts, self._environments.restarts)
         self._heartbeat.begin(self._report.reporter)
         self._actor = self._actors.first()
-        self._stream = WorkerStream(
-            self._context, self._sender, incarnation, self._counts, self._packing
-        )
-        return self._stream
-
-    def _settle(self, timeout_s: float) -> None:
-        """Wait for what is under way; what was refused for its size is kept."""
-        self._sender.flush(timeout_s)
-        self._stream.bury()
+        return stream
 
     def _run_incarnation(self, stream: WorkerStream) -> After:
         """Roll out until stopped, idle or refused; nothing of the stream follows."""
         seeds = StreamSeeds(self._spec.seed, self._context.index, stream.incarnation)
-        rollout = Rollout(self._environments, seeds)
+        rollout = self._rollout = Rollout(self._environments, seeds)
         blocked_since_s: float | None = None
         while True:
             self._listen()
@@ -187,14 +171,17 @@ class Worker:
             now_s = time.monotonic()
             blocked_since_s = blocked_since_s or now_s
             silent_since_s = max(blocked_since_s, self._heard_at_s)
-            if self._must_pause() or now_s - silent_since_s > self._idle_after_s:
-                stream.end(self._pause_reason())
-                self._report.event("worker-idle", "info", self._pause_reason())
+            pause = self._pauses.current()
+            if pause is None and now_s - silent_since_s > self._idle_after_s:
+                pause = Pause(f"no credit for {self._idle_after_s:g} s")
+            if pause is not None:
+                stream.end(pause.reason)
+                self._report.idle(pause)
                 return After.IDLE
             self._wait()
 
     def _may_step(self, rollout: Rollout) -> bool:
-        return not self._must_pause() and self._gate.may_step(
+        return self._pauses.current() is None and self._gate.may_step(
             rollout.next_step, self._num_steps, self._policies.ref
         )
 
@@ -218,14 +205,14 @@ class Worker:
 
     def _must_stop(self) -> bool:
         """Between two steps: say how far we are, for an unroll may take long."""
-        self._counts.vector_steps += 1
+        self._deliveries.counts.vector_steps += 1
         if self._report.is_due():
             self._publish_counts()
         return self._stop.is_set()
 
     def _after_refusal(self, stream: WorkerStream) -> After:
         """Go on under a new incarnation, with half the steps: this one has a hole."""
-        self._settle(_SETTLE_S)
+        self._deliveries.settle(_SETTLE_S)
         self._refusals += 1
         self._report.event("unroll-refused", "alert", stream.refused)
         if self._refusals > _MAX_REFUSALS:
@@ -240,7 +227,7 @@ class Worker:
         started_s = time.monotonic()
         self._followed.poll(_WAIT_S)
         self._sender.poll()
-        self._counts.waited_credit_s += time.monotonic() - started_s
+        self._deliveries.counts.waited_credit_s += time.monotonic() - started_s
 
     def _wait_idle(self) -> bool:
         """Wait for new credit, or the end of a pause; False when told to stop."""
@@ -249,31 +236,13 @@ class Worker:
         while not self._stop.is_set():
             self._wait()
             self._listen()
-            if self._must_pause():
+            if self._pauses.current() is not None:
                 grants = -1  # after a pause nothing else is waited for
                 continue
             has_policy = self._policies.ref >= self._gate.min_policy
             if self._gate.grants > grants or (has_policy and not had_policy):
                 return True
         return False
-
-    def _must_pause(self) -> bool:
-        return self._followed.state != "running" or self._is_disk_low
-
-    def _pause_reason(self) -> str:
-        if self._is_disk_low:
-            return "the disk of the local cluster is nearly full"
-        if self._followed.state != "running":
-            return f"the experiment is {self._followed.state}"
-        return f"no credit for {self._idle_after_s:g} s"
-
-    def _while_waiting(self) -> None:
-        """Give up, some time after we were told to stop, while the queue is full."""
-        if not self._stop.is_set():
-            return
-        self._stopping_since_s = self._stopping_since_s or time.monotonic()
-        if time.monotonic() - self._stopping_since_s > FLUSH_S:
-            raise DeliveryError("told to stop while the brokers take nothing")
 
     def _listen(self) -> None:
         """Take in what the topics say; once a second say how we are."""
@@ -282,10 +251,12 @@ class Worker:
         if newest > self._gate.incarnation:
             raise Superseded(self._gate.worker, self._gate.incarnation, newest)
         if self._report.is_due():
-            self._is_disk_low = is_disk_low(self._context.settings)
+            self._pauses.look()
             self._publish_counts()
 
     def _publish_counts(self) -> None:
+        if self._rollout is not None:
+            self._report.look(self._rollout.look())
         self._report.publish(self._policies.ref, self._environments.restarts)
 
     def _on_credit(self, credit: Credit) -> None:
@@ -300,22 +271,11 @@ class Worker:
     def _on_problem(self, kind: EventKind, reason: str) -> None:
         self._report.event(kind, "warning", reason)
 
-    def _undelivered_steps(self) -> int:
-        return sum(c.undelivered_steps for c in (*self._owing, self._counts))
-
     def _finish(self) -> int:
-        """Deliver what is under way, then say what could not be.
-
-        Steps: 1. flush the trajectories; 2. publish the last counters; 3. flush those.
-        """
-        deadline_s = time.monotonic() + FLUSH_S
-        self._settle(FLUSH_S)  # step 1
-        self._publish_counts()  # step 2
-        left = self._sender.flush(max(deadline_s - time.monotonic(), 0.1))  # step 3
-        lost = self._undelivered_steps()
-        if not left and not lost:
+        """Deliver what is under way, and say what could not be."""
+        reason = self._deliveries.finish(self._publish_counts)
+        if not reason:
             return EXIT_OK
-        reason = f"stopped with {lost} steps and {left} records not delivered"
         self._report.event("undelivered-steps", "alert", reason)
         self._sender.abandon()
         return EXIT_UNDELIVERED

@@ -10,9 +10,13 @@ from infra.errors import DeliveryError
 from infra.kafka.clients import make_producer
 from infra.kafka.delivery import Sender
 from infra.monitoring.event_kinds import EventKind, Severity
+from infra.monitoring.repeats import Repeats
 from infra.monitoring.reporter import Reporter
+from producers.env_troubles import AGAIN_AT_MOST_S, AGAIN_S, EnvTroubles
 from producers.episodes import EpisodeLog
+from producers.pauses import Pause
 from producers.rollout import UnrollArrays
+from producers.tally import Tally
 from producers.worker_stream import WorkerCounts
 from schemas.records import PolicyRef
 from schemas.topics import worker_name
@@ -43,6 +47,8 @@ class WorkerReport:
         self._context = context
         self._episodes = EpisodeLog()
         self._due_at_s = 0.0
+        self._troubles = EnvTroubles(self.event)
+        self._pauses = Repeats(AGAIN_S, AGAIN_AT_MOST_S)
         self.begin(-1, WorkerCounts(), 0)
 
     def begin(self, incarnation: int, counts: WorkerCounts, env_restarts: int) -> None:
@@ -87,13 +93,20 @@ class WorkerReport:
         self.publish(policy, env_restarts)
         self._sender.flush(_FLUSH_S)
 
+    def idle(self, pause: Pause) -> None:
+        """Say why no more is stepped; of something wrong, not each time."""
+        if not pause.mend or self._pauses.happens(time.monotonic()):
+            self.event("worker-idle", pause.severity, str(pause))
+
     def add(self, arrays: UnrollArrays) -> None:
-        """Note an unroll's episodes, and publish its first crash."""
+        """Note an unroll's episodes."""
         self._episodes.add(arrays.finished)
-        for failure in arrays.failures[:1]:
-            more = len(arrays.failures) - 1
-            also = f" (and {more} more in this unroll)" if more else ""
-            self.event("worker-env-crashed", "warning", failure.reason + also)
+
+    def look(self, found: Tally) -> None:
+        """Note how good the rows are, and publish what went wrong with others."""
+        self._counts.usable_steps = found.usable
+        self._counts.unusable_steps = found.unusable
+        self._troubles.tell(found)
 
     def is_due(self) -> bool:
         """Whether a second has passed; a new one begins then."""
@@ -122,6 +135,8 @@ class WorkerReport:
                 "undelivered_steps": counts.undelivered_steps,
                 "dead_letters": counts.dead_letters,
                 "vector_steps": counts.vector_steps,
+                "usable_steps": counts.usable_steps,
+                "unusable_steps": counts.unusable_steps,
                 "env_restarts": env_restarts - self._env_restarts,
                 "policy_epoch": policy.epoch,
                 "policy_version": policy.version,

@@ -35,6 +35,10 @@ class WorkerCounts:
         waited_credit_s: waiting for the learner.
         waited_delivery_s: waiting for the broker.
         vector_steps: of all environments at once, those of the unroll under way too.
+        usable_steps: rows that can be learnt from, likewise; what became of them is
+            another matter.
+        unusable_steps: rows without an answer, or with a number that is not finite;
+            resets are neither.
     """
 
     env_steps: int = 0
@@ -46,6 +50,8 @@ class WorkerCounts:
     waited_credit_s: float = 0.0
     waited_delivery_s: float = 0.0
     vector_steps: int = 0
+    usable_steps: int = 0
+    unusable_steps: int = 0
 
 
 @dataclass

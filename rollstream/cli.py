@@ -2,36 +2,45 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from infra.cluster.local import LocalCluster
 from infra.settings import load_settings
 from rollstream import (
     agent_command,
+    archive_command,
+    bench_command,
+    cluster_command,
     doctor_command,
     events_command,
     experiments_command,
+    export_command,
+    import_command,
     launch_command,
+    lineage_command,
     logs_command,
     peek_command,
     ps_command,
+    replay_command,
     spec_command,
     status_command,
     topics_command,
 )
 from rollstream.errors import exits_with_a_message
-from rollstream.interrupts import interruptible
-from rollstream.machine import check_environment, running, with_modules
+from rollstream.interrupts import interruptible, leaves_soon
+from rollstream.machine import (
+    check_environment,
+    check_log_level,
+    running,
+    with_modules,
+)
 from rollstream.options import File, Json, Overrides
-from rollstream.overrides import apply_overrides
 from rollstream.run_command import exit_code, run_experiment
+from rollstream.run_from import from_past
+from rollstream.spec_file import load_file
 from rollstream.streams import open_streams
-from schemas.experiment import Experiment, from_values, load_values
 
 app = typer.Typer(
     name="rollstream",
@@ -43,13 +52,26 @@ app = typer.Typer(
     # Else the line ends of a docstring's later paragraphs are kept.
     rich_markup_mode="markdown",
 )
-bench = typer.Typer(help="Measure this machine with the production code.")
-app.add_typer(bench, name="bench", no_args_is_help=True)
+app.add_typer(bench_command.bench, name="bench", no_args_is_help=True)
 
 EnvModule = Annotated[
     list[str] | None,
     typer.Option(help="Import this module of environments in workers; repeatable."),
 ]
+
+
+# These have processes to end, or a transaction, when they are interrupted.
+_CLEAN_UP = (
+    "run", "validate", "init", "up", "down", "agent", "registry", "dead-letters",
+    "bench", "archive", "replay", "export", "import",
+)  # fmt: skip
+
+
+@app.callback()
+def _before_each(context: typer.Context) -> None:
+    check_log_level()
+    if context.invoked_subcommand not in _CLEAN_UP:
+        context.with_resource(leaves_soon())
 
 
 @app.command(
@@ -61,6 +83,14 @@ def run(
     fresh: Annotated[
         bool, typer.Option(help="Start over under a new run id; old data stays.")
     ] = False,
+    past: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="SOURCE",
+            help="Learn from an experiment's past, or an archive, without workers.",
+        ),
+    ] = None,
     overrides: Overrides = None,
     env_module: EnvModule = None,
     as_json: Json = False,
@@ -68,11 +98,14 @@ def run(
     """Run an experiment on this machine, from launch to summary.
 
     Starts Kafka and ZooKeeper where none is configured. Run again, it goes on from the
-    last checkpoint. Exit code: 0 the target was reached, 3 a limit ended it first, 130
+    last checkpoint. With --from it ends when all of the past is learnt. Exit code: 0
+    the target was reached, or none was set; 3 a limit or the past's end came first, 130
     after Ctrl-C, 1 on errors, 2 when the spec is refused.
     """
-    experiment = _load(file, overrides)
+    experiment = load_file(file, overrides)
     settings = with_modules(load_settings(), env_module)
+    if past is not None:
+        settings, experiment = from_past(settings, experiment, past)
     check_environment(settings, experiment)
     console = Console(stderr=as_json, highlight=False)
     summary = run_experiment(settings, experiment, fresh=fresh, console=console)
@@ -88,33 +121,13 @@ def validate(
     env_module: EnvModule = None,
     as_json: Json = False,
 ) -> None:
-    """Say whether an experiment could run here; publish nothing."""
-    experiment = _load(file, overrides)
+    """Say whether an experiment could run here; publish nothing.
+
+    Exit code: 0 it could, 2 it is refused, 1 its environment fails.
+    """
+    experiment = load_file(file, overrides)
     check_environment(with_modules(load_settings(), env_module), experiment)
     print(experiment.to_json() if as_json else f"{experiment.name}: fine")
-
-
-@app.command(epilog='Example: eval "$(rollstream up)"')
-def up(as_json: Json = False) -> None:
-    """Start Kafka and ZooKeeper on this machine, and leave them running.
-
-    Prints what to set for other shells; `rollstream down` stops them.
-    """
-    console = Console(stderr=True, highlight=False)
-    cluster = LocalCluster(load_settings(), report=console.print)
-    found = cluster.start(keep=True)
-    cluster.release()
-    if as_json:
-        print(json.dumps({**found.environment(), "cluster_id": found.cluster_id}))
-        return
-    for name, value in found.environment().items():
-        print(f"export {name}={value}")
-
-
-@app.command(epilog="Example: rollstream down")
-def down() -> None:
-    """Stop the Kafka and ZooKeeper that were started on this machine."""
-    LocalCluster(load_settings()).stop()
 
 
 @app.command(epilog="Example: rollstream doctor --json")
@@ -222,7 +235,7 @@ def dead_letters(
 
     A record is put back to where it came from, once, however often it is asked for;
     what still cannot be used stays. Exit code: 0 done, 1 a letter that was named is
-    refused, or an error.
+    refused, or an error, 2 the words do not go together.
     """
     # Here, not above: it imports what processors compute with.
     from rollstream.dead_letters_command import dead_letters as run_command
@@ -239,10 +252,17 @@ def dead_letters(
     raise typer.Exit(code)
 
 
+app.command("up", epilog=cluster_command.UP_EXAMPLE)(cluster_command.up)
+app.command("down", epilog=cluster_command.DOWN_EXAMPLE)(cluster_command.down)
 app.command("schema", epilog=spec_command.SCHEMA_EXAMPLE)(spec_command.schema)
 app.command("init", epilog=spec_command.INIT_EXAMPLE)(spec_command.init)
 app.command("launch", epilog=launch_command.EPILOG)(launch_command.launch)
 app.command("agent", epilog=agent_command.EPILOG)(agent_command.agent)
+app.command("archive", epilog=archive_command.EPILOG)(archive_command.archive)
+app.command("replay", epilog=replay_command.EPILOG)(replay_command.replay)
+app.command("export", epilog=export_command.EPILOG)(export_command.export)
+app.command("import", epilog=import_command.EPILOG)(import_command.import_dataset)
+app.command("lineage", epilog=lineage_command.EPILOG)(lineage_command.lineage)
 app.command("ps", epilog=ps_command.EPILOG)(ps_command.ps)
 app.command("logs", epilog=logs_command.EPILOG)(logs_command.logs)
 app.command("events", epilog=events_command.EPILOG)(events_command.events)
@@ -256,60 +276,6 @@ for _each in (
     experiments_command.delete,
 ):
     app.command(epilog=experiments_command.EPILOGS[_each.__name__])(_each)
-
-
-@bench.command(
-    "pipeline", epilog="Example: rollstream bench pipeline --envs 256 --seconds 10"
-)
-def bench_pipeline(
-    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
-    envs: Annotated[int, typer.Option(min=1, help="Environments a worker.")] = 256,
-    unroll: Annotated[int, typer.Option(min=1, help="Steps a record.")] = 32,
-    n_step: Annotated[int, typer.Option(min=1, help="n of the returns.")] = 3,
-    seconds: Annotated[float, typer.Option(min=1, help="How long.")] = 10.0,
-    rate: Annotated[
-        float, typer.Option(min=0, help="Env steps/s in all; 0: as fast as it goes.")
-    ] = 0.0,
-    flow: Annotated[str, typer.Option(help="free, credit or both.")] = "both",
-    as_json: Json = False,
-) -> None:
-    """Measure worker -> trajectories -> Faust -> replay -> decoded at the learner."""
-    # Here, not above: nothing else needs it.
-    from benchmarks.pipeline import Load, run_bench
-
-    load = Load(workers, envs, unroll, n_step, seconds, rate, flow)
-    run_bench(load_settings(), load, Console(stderr=as_json), as_json=as_json)
-
-
-@bench.command(
-    "replay-buffer", epilog="Example: rollstream bench replay-buffer --rows 1000000"
-)
-def bench_replay_buffer(
-    rows: Annotated[int, typer.Option(min=8192, help="Transitions.")] = 1_000_000,
-    as_json: Json = False,
-) -> None:
-    """Measure a full replay buffer: sampling, checkpoint, rebuilding from the log."""
-    # Here, not above: it imports torch.
-    from benchmarks.replay_buffer import run_bench
-
-    run_bench(load_settings(), rows, Console(stderr=as_json), as_json=as_json)
-
-
-@bench.command("startup", epilog="Example: rollstream bench startup --workers 20")
-def bench_startup(
-    workers: Annotated[int, typer.Option(min=1, help="How often to start one.")] = 20,
-    envs: Annotated[int, typer.Option(min=1, help="Environments a worker.")] = 64,
-    as_json: Json = False,
-) -> None:
-    """Measure how soon a worker is on the topic, and an environment has stepped."""
-    # Here, not above: nothing else needs it.
-    from benchmarks.startup import run_bench
-
-    run_bench(load_settings(), workers, envs, Console(stderr=as_json), as_json=as_json)
-
-
-def _load(file: Path, overrides: list[str] | None) -> Experiment:
-    return from_values(apply_overrides(load_values(file), overrides or []))
 
 
 def main() -> None:

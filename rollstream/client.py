@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,12 +25,15 @@ from infra.control.launching import (
 )
 from infra.control.statuses import read_states
 from infra.control.watching import Moment, watch
-from infra.monitoring.overview import ExperimentRow, live_agents, read_overview
+from infra.errors import RollstreamError
+from infra.monitoring.live import is_claimed, live_agents
+from infra.monitoring.overview import ExperimentRow, read_overview
 from infra.monitoring.status import ExperimentStatus, read_status
 from infra.settings import Settings
 from rollstream.machine import check_environment, running
 from rollstream.overrides import apply_overrides
-from schemas.experiment import Experiment, from_values, load_values
+from rollstream.spec_file import read_values
+from schemas.experiment import Experiment, from_values
 
 STOP_TIMEOUT_S = 60.0
 
@@ -103,8 +107,11 @@ class Client:
         return read_overview(self.settings).experiments
 
     def watch(self, name: str) -> Generator[Moment]:
-        """Yield several times a second until it is finished, stopped or deleted."""
-        return watch(self.settings, name)
+        """Yield several times a second until it is finished, stopped or deleted.
+
+        One of `rollstream run` is over when that has ended, however it did.
+        """
+        return watch(self.settings, name, lambda: self._is_claimed(name))
 
     def status(self, name: str) -> ExperimentStatus:
         """Return all that its topics say of it."""
@@ -173,6 +180,11 @@ class Client:
         """Return the agents that live."""
         return live_agents(self._zookeeper())
 
+    def _is_claimed(self, name: str) -> bool | None:
+        with suppress(RollstreamError):
+            return is_claimed(self._zookeeper(), name)
+        return None
+
     def _zookeeper(self) -> Coordination:
         if self._coordination is None:
             coordination = Coordination(self.settings)
@@ -188,5 +200,5 @@ def load(what: Source, overrides: Sequence[str] = ()) -> Experiment:
     elif isinstance(what, Mapping):
         values = dict(what)
     else:
-        values = load_values(Path(what))
+        values = read_values(Path(what))
     return from_values(apply_overrides(values, overrides))

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from infra.clock import now_ms
 from infra.control.experiments import read_experiment
-from infra.errors import RollstreamError
 from infra.kafka.dead_letters import (
     Letter,
     NoOriginal,
@@ -26,6 +25,7 @@ from rollstream.ages import age
 from rollstream.dead_letter_check import Refused, Usability
 from rollstream.dead_letter_details import show
 from rollstream.dead_letter_names import facts, find, where
+from rollstream.errors import BadInput
 from rollstream.tables import table_console
 
 EXIT_OK = 0
@@ -33,7 +33,7 @@ EXIT_REFUSED = 1
 PIPE_WIDTH = 200
 
 
-class BadUse(RollstreamError):
+class BadUse(BadInput):
     """Words on the command line that do not go together."""
 
 

@@ -48,8 +48,8 @@ class FigureMaker:
     def make(self, tick: Tick) -> Figures:
         """Return the figures of a tick."""
         progress = tick.progress
-        # Workers know of their steps before the learner does.
-        produced = progress.total("worker", "env_steps")
+        # Workers, and replayers, know of their steps before the learner does.
+        produced = sum(progress.total(r, "env_steps") for r in ("worker", "replayer"))
         updates = progress.learner("updates")
         roles: dict[str, int] = {}
         for role, _ in progress.points:
@@ -181,7 +181,7 @@ def render(name: str, figures: Figures) -> Panel:
     steps, updates = figures.env_steps_per_s, figures.updates_per_s
     table.add_row("env steps", f"{figures.env_steps:,}", f"{steps:,.0f}/s")
     table.add_row("updates", f"{figures.updates:,}", f"{updates:,.0f}/s")
-    table.add_row("policy version", _count(figures.policy_version), "")
+    table.add_row("policy version", _count(figures.policy_version), "newest")
     table.add_row("mean return", _number(figures.mean_return), "exploring")
     table.add_row("evaluation", _number(figures.eval_return_mean), "greedy")
     for role, lag in figures.lag.items():

@@ -6,27 +6,38 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from infra.errors import RollstreamError
+from infra.errors import RollstreamError, SettingsError
 from infra.printable import printable
+from rollstream.interrupts import EXIT_INTERRUPTED
 from schemas.errors import SchemaError
 from schemas.experiment import SpecError
 
 EXIT_ERROR = 1
 EXIT_BAD_INPUT = 2
-EXIT_INTERRUPTED = 130
+
+
+class BadInput(RollstreamError):
+    """What was given on the command line cannot be used."""
 
 
 @contextmanager
-def exits_with_a_message() -> Iterator[None]:
-    """Turn what a person can mend into its message and an exit code."""
+def exits_with_a_message(error: int = EXIT_ERROR) -> Iterator[None]:
+    """Turn what a person can mend into its message and an exit code.
+
+    Args:
+        error: the code of what is neither refused input nor Ctrl-C.
+    """
     try:
         yield
     except SpecError as exc:
         _say("the experiment is refused:", *exc.problems)
         sys.exit(EXIT_BAD_INPUT)
+    except (BadInput, SettingsError) as exc:
+        _say(str(exc))
+        sys.exit(EXIT_BAD_INPUT)
     except (RollstreamError, SchemaError) as exc:
         _say(str(exc))
-        sys.exit(EXIT_ERROR)
+        sys.exit(error)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
 

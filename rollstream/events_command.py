@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -80,10 +81,15 @@ def events(
     show = _show_json if as_json else _show_line()
     wanted = make_filter(severity, kind, role)
     settings = running()
+    is_empty = True
     for found in read_events(
         settings, experiment, wanted, count, follow=follow, all_runs=all_runs
     ):
         show(found)
+        is_empty = False
+    if is_empty:
+        more = "" if all_runs else "; --all shows those of earlier runs, too"
+        print(f"rollstream: no such events of {experiment}{more}", file=sys.stderr)
 
 
 def make_filter(severity: str, kind: str | None, role: str | None) -> Wanted:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rollstream.errors import BadInput, exits_with_a_message
 from rollstream.launch_command import warn_without_agents
 from rollstream.options import File, Json, Overrides
 
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
     from infra.control.deletion import Belongings
     from infra.control.edits import Count
     from infra.control.launching import Launched
+    from schemas.experiment import Experiment
     from schemas.spec_diff import SpecDiff
 
 EXIT_DIFFERS = 1
-EXIT_REFUSED = 2
+EXIT_TROUBLE = 2
 EXIT_NOT_CONFIRMED = 1
 _COUNT = re.compile(r"(\d{1,6})(?:\.\.(\d{1,6}))?")
 
@@ -79,20 +81,15 @@ def diff(
 ) -> None:
     """Say what `launch FILE` would change, and which processes that restarts.
 
-    Exit code, as of `diff`: 0 nothing, 1 something, 2 it would be refused.
+    Exit code, as of `diff`: 0 nothing; 1 something, or it is not there yet; 2 trouble:
+    it would be refused, or cannot be compared.
     """
-    from infra.control.experiments import UnknownExperiment
-    from rollstream.client import Client, load
-    from schemas.spec_diff import SpecDiff, compare
+    from rollstream.spec_file import load_file
 
-    wanted = load(file, overrides or [])
-    with Client() as client:
-        try:
-            known = client.get(wanted.name)
-        except UnknownExperiment:
-            found, is_new = SpecDiff((), (), ()), True
-        else:
-            found, is_new = compare(known.experiment, wanted), False
+    # Else nobody could tell an error from a difference.
+    with exits_with_a_message(EXIT_TROUBLE):
+        wanted = load_file(file, overrides)
+        found, is_new = _compare(wanted)
     if as_json:
         print(json.dumps(asdict(found) | {"experiment": wanted.name, "new": is_new}))
     elif is_new:
@@ -100,7 +97,7 @@ def diff(
     else:
         _show_diff(found)
     if found.refused:
-        raise typer.Exit(EXIT_REFUSED)
+        raise typer.Exit(EXIT_TROUBLE)
     raise typer.Exit(EXIT_DIFFERS if found.changes or is_new else 0)
 
 
@@ -183,6 +180,20 @@ def delete(
         print(f"its files stay: {files}")
 
 
+def _compare(wanted: Experiment) -> tuple[SpecDiff, bool]:
+    """Return what differs from what is in force, and whether nothing is."""
+    from infra.control.experiments import UnknownExperiment
+    from rollstream.client import Client
+    from schemas.spec_diff import SpecDiff, compare
+
+    with Client() as client:
+        try:
+            known = client.get(wanted.name)
+        except UnknownExperiment:
+            return SpecDiff((), (), ()), True
+    return compare(known.experiment, wanted), False
+
+
 def _show_diff(found: SpecDiff) -> None:
     from infra.printable import printable
 
@@ -240,8 +251,10 @@ def _ask(name: str, belongings: Belongings) -> None:
     )
     what = f"delete {name}: {counts}, and its spec; all its experience is lost"
     if not sys.stdin.isatty():
-        _tell(f"expected --yes where nobody can be asked, found none: {what}")
-        raise typer.Exit(EXIT_REFUSED)
+        raise BadInput(
+            f"expected --yes where nobody can be asked, found none: {what}",
+            f"`rollstream delete {name} --yes`",
+        )
     if not typer.confirm(f"{what}. Do it?", err=True):
         raise typer.Exit(EXIT_NOT_CONFIRMED)
 

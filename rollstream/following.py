@@ -8,13 +8,16 @@ from rich.console import Console
 
 from infra.control.experiments import run_directory
 from infra.control.watching import Moment
+from infra.monitoring.live import ask_zookeeper, live_agents
 from infra.printable import printable
 from rollstream.client import Client
 from rollstream.display import Display, LiveDisplay, PlainDisplay
+from rollstream.hints import NO_AGENT
 from rollstream.interrupts import Terminated
 from rollstream.run_command import EXIT_TARGET_MISSED, exit_code, show_summary
 
 EXIT_DELETED = 1
+AGENTS_INTERVAL_S = 5.0
 
 
 def follow(client: Client, name: str, console: Console) -> tuple[Moment, int]:
@@ -25,13 +28,11 @@ def follow(client: Client, name: str, console: Console) -> tuple[Moment, int]:
     display: Display = (
         LiveDisplay(console, name) if console.is_terminal else PlainDisplay(console)
     )
-    told = ("", "")
+    teller = _Teller(client, console)
     try:
         with display, closing(client.watch(name)) as moments:
             for moment in moments:
-                if (moment.state, moment.reason) != told:
-                    told = moment.state, moment.reason
-                    say(console, f"{moment.state}: {moment.reason}")
+                teller.tell(moment)
                 display.show(moment.tick)
     except (KeyboardInterrupt, Terminated):
         say(
@@ -41,6 +42,30 @@ def follow(client: Client, name: str, console: Console) -> tuple[Moment, int]:
         )
         raise
     return moment, _end(client, moment, console)
+
+
+class _Teller:
+    """Says what becomes of an experiment, each thing once."""
+
+    def __init__(self, client: Client, console: Console) -> None:
+        self._client, self._console = client, console
+        self._told = ("", "")
+        self._had_agents = True
+        self._look_at_s = 0.0
+
+    def tell(self, moment: Moment) -> None:
+        """Say what is new: the state, or that nobody is there to change it."""
+        if (moment.state, moment.reason) != self._told:
+            self._told = moment.state, moment.reason
+            say(self._console, f"{moment.state}: {moment.reason}")
+        is_waiting = moment.state == "pending" or self._look_at_s == 0.0
+        if moment.is_over or not is_waiting or moment.tick.wall_s < self._look_at_s:
+            return
+        self._look_at_s = moment.tick.wall_s + AGENTS_INTERVAL_S
+        agents = ask_zookeeper(self._client.settings, live_agents)
+        if agents == () and self._had_agents:
+            say(self._console, NO_AGENT)
+        self._had_agents = agents != ()
 
 
 def _end(client: Client, moment: Moment, console: Console) -> int:

@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from infra.errors import RollstreamError
+from rollstream.hints import NO_AGENT
 from rollstream.options import File, Json, Overrides
+from schemas.experiment import Experiment, SpecError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from infra.control.launching import Launched
     from rollstream.client import Client
+
+Row = dict[str, Any]
 
 EPILOG = (
     "Example: rollstream launch infra/experiments/cartpole-dqn.yaml "
@@ -52,7 +57,8 @@ def launch(
     Launched again with the same spec, nothing changes; with another, its run goes on as
     that. Ctrl-C of --follow ends the showing only. Exit code: 0 launched, or the target
     was reached; with --follow 3 when a limit or `rollstream stop` ended it first, 130
-    after Ctrl-C; 1 on errors, 2 when the spec is refused.
+    after Ctrl-C; 1 on errors, also when only some of a sweep are launched (--json says
+    which), 2 when the spec is refused.
     """
     # Here, not above: other commands need none of it.
     from rich.console import Console
@@ -67,39 +73,72 @@ def launch(
     with Client() as client:
         client.settings = with_modules(client.settings, env_module)
         client.check(*experiments)  # all, before the first is published
-        rows = []
-        for experiment in experiments:
-            launched = client.launch(experiment, fresh=fresh)
-            rows.append(_row(client, launched))
-            _say(console, rows[-1])
-        warn_without_agents(client)
+        are_many = bool(sweep or seeds)
+        rows = _launch_each(
+            client, console, experiments, fresh, tell_half=as_json and are_many
+        )
         if follow:
             raise typer.Exit(_follow(client, experiments[0].name, console, as_json))
+        warn_without_agents(client)
     if as_json:
-        print(json.dumps(rows[0] if not (sweep or seeds) else rows))
+        print(json.dumps(rows if are_many else rows[0]))
 
 
 def warn_without_agents(client: Client) -> None:
     """Say on stderr when nobody would do what is wanted."""
     if not client.agents():
-        typer.echo("no agent runs: `rollstream agent` starts one", err=True)
+        typer.echo(NO_AGENT, err=True)
 
 
 def _experiments(
     file: Path, overrides: list[str], sweep: list[str], seeds: int | None
-) -> list[Any]:
-    from rollstream.client import load
+) -> list[Experiment]:
+    from rollstream.overrides import apply_overrides
+    from rollstream.spec_file import load_file, read_values
+    from rollstream.sweeps import expand
 
     if not sweep and seeds is None:
-        return [load(file, overrides)]
-    from rollstream.overrides import apply_overrides
-    from rollstream.sweeps import expand
-    from schemas.experiment import load_values
-
-    return list(expand(apply_overrides(load_values(file), overrides), sweep, seeds))
+        return [load_file(file, overrides)]
+    return list(expand(apply_overrides(read_values(file), overrides), sweep, seeds))
 
 
-def _row(client: Client, launched: Launched) -> dict[str, Any]:
+def _launch_each(
+    client: Client,
+    console: Console,
+    experiments: list[Experiment],
+    fresh: bool,
+    *,
+    tell_half: bool,
+) -> list[Row]:
+    """Launch them; with ``tell_half`` JSON says how far that went where it fails."""
+    rows: list[Row] = []
+    for experiment in experiments:
+        try:
+            rows.append(_row(client, client.launch(experiment, fresh=fresh)))
+        except (RollstreamError, SpecError) as exc:
+            if tell_half:
+                failed = {"experiment": experiment.name, "error": str(exc)}
+                print(json.dumps([*rows, failed]))
+            if rows:
+                raise _half_launched(experiment, len(rows), exc) from exc
+            raise
+        _say(console, rows[-1])
+    return rows
+
+
+def _half_launched(
+    failed: Experiment, count: int, exc: RollstreamError | SpecError
+) -> RollstreamError:
+    problem, mend = (
+        (exc.problem, exc.mend) if isinstance(exc, RollstreamError) else (str(exc), "")
+    )
+    return RollstreamError(
+        f"{failed.name} is not launched, after {count} that are: {problem}",
+        f"{mend}; then repeat the command" if mend else "",
+    )
+
+
+def _row(client: Client, launched: Launched) -> Row:
     from infra.control.statuses import read_summary
 
     published = launched.published
@@ -116,7 +155,7 @@ def _row(client: Client, launched: Launched) -> dict[str, Any]:
     }
 
 
-def _say(console: Console, row: dict[str, Any]) -> None:
+def _say(console: Console, row: Row) -> None:
     what = "launched" if row["changed"] else "is launched already, and unchanged"
     if row["finished"]:
         what = "is finished already; --fresh starts over"

@@ -17,6 +17,8 @@ COLOURS = {
     "processor": "magenta",
     "learner": "green",
     "evaluator": "blue",
+    "replayer": "bright_cyan",
+    "archiver": "bright_black",
     "experiment": "bold",
     "warning": "yellow",
     "error": "red",

@@ -22,6 +22,7 @@ from rollstream.lines import check_choice, check_experiment
 from rollstream.log_display import make_show
 from rollstream.log_places import find_places, newest_logs
 from rollstream.since import parse_since
+from schemas.role_parts import ROLES
 
 EPILOG = "Example: rollstream logs cartpole-dqn worker/0 -f --level warning"
 DEFAULT_COUNT = 50
@@ -88,8 +89,11 @@ def logs(
         )
     show = make_show(experiment, as_json=as_json)
     files = {path: LogFile(path, *who) for who, path in found.items()}
-    for line in last_lines(files.values(), count, since_ms, least, to_end=not follow):
+    lines = last_lines(files.values(), count, since_ms, least, to_end=not follow)
+    for line in lines:
         show(line)
+    if not lines and not follow:
+        print(f"rollstream: no such lines of {experiment}", file=sys.stderr)
     if follow:
 
         def look() -> dict[tuple[str, int], Path]:
@@ -107,7 +111,7 @@ def parse_role(text: str | None) -> RolePattern:
     role, slash, index = text.partition("/")
     if slash and not index.isdecimal():
         raise typer.BadParameter(f"expected ROLE or ROLE/INDEX, found {text!r}")
-    check_choice("role", role, ["worker", "processor", "learner", "evaluator"])
+    check_choice("role", role, list(ROLES))
     return RolePattern(role, int(index) if slash else None)
 
 

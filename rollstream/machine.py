@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -9,10 +10,14 @@ from collections.abc import Sequence
 import psutil
 
 from infra.cluster.local import find_endpoints
-from infra.errors import RollstreamError
+from infra.errors import RollstreamError, SettingsError
+from infra.log_lines import LEVELS
+from infra.logs import LOG_LEVEL
 from infra.settings import Settings, load_settings
-from schemas.experiment import Experiment, check_algorithm
+from rollstream.run_from import check_past
+from schemas.experiment import EnvSpec, Experiment, SpecError, check_algorithm
 from schemas.fit import check_fit
+from schemas.records import EnvDescription
 
 
 def running(settings: Settings | None = None) -> Settings:
@@ -36,11 +41,42 @@ def with_modules(settings: Settings, modules: Sequence[str] | None) -> Settings:
     return settings.model_copy(update={"env_modules": names})
 
 
+def check_log_level() -> None:
+    """Raise SettingsError when this machine's level of logs is none."""
+    found = os.environ.get(LOG_LEVEL)
+    if found and found.upper() not in logging.getLevelNamesMapping():
+        raise SettingsError(
+            f"{LOG_LEVEL}: expected {', '.join(LEVELS).lower()}, found {found!r}",
+            "correct or unset the variable",
+        )
+
+
 def check_environment(settings: Settings, experiment: Experiment) -> None:
-    """Raise SpecError when the experiment cannot run on a machine like this one."""
+    """Check that an experiment can run on a machine like this one.
+
+    Raises:
+        SpecError: it is refused here.
+        EnvFailed: its environment does not start.
+    """
+    check_algorithm(experiment.spec, bool(settings.learner_modules))
+    check_past(experiment)
+    env = try_here(experiment.spec.env, settings)
+    check_fit(experiment.spec, env, psutil.virtual_memory().total)
+
+
+def try_here(spec: EnvSpec, settings: Settings) -> EnvDescription:
+    """Make an environment on this machine, and return what it is.
+
+    Raises:
+        SpecError: it is not registered, or cannot be used as the spec says.
+        EnvFailed: it does not start.
+    """
     # Here, not above: gymnasium takes a quarter of a second to import.
+    from producers.env_recipe import EnvRefused
+    from producers.spaces import SpaceRefused
     from producers.validation import try_environment
 
-    check_algorithm(experiment.spec, bool(settings.learner_modules))
-    env = try_environment(experiment.spec.env, settings)
-    check_fit(experiment.spec, env, psutil.virtual_memory().total)
+    try:
+        return try_environment(spec, settings)
+    except (EnvRefused, SpaceRefused) as exc:
+        raise SpecError([str(exc)]) from exc

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-File = Annotated[Path, typer.Argument(help="The experiment, YAML or JSON.")]
+File = Annotated[
+    Path, typer.Argument(help="The experiment, YAML or JSON; - reads stdin.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, only that.")]
 Overrides = Annotated[
     list[str] | None,

@@ -12,7 +12,6 @@ from typing import Any
 
 from rich.console import Console
 
-from infra.errors import RollstreamError
 from infra.kafka.clients import Traffic, make_consumer
 from infra.kafka.foreign_schemas import decode_foreign
 from infra.kafka.reading import (
@@ -24,6 +23,7 @@ from infra.kafka.reading import (
 )
 from infra.printable import printable
 from infra.settings import Settings
+from rollstream.errors import BadInput
 from schemas.errors import SchemaError
 from schemas.registry import Registry
 from schemas.subjects import parse_registration
@@ -34,7 +34,7 @@ FIRST_VALUES = 6
 _SHOWN_BYTES = 48
 
 
-class BadOffset(RollstreamError):
+class BadOffset(BadInput):
     """An offset on the command line that says nothing."""
 
 

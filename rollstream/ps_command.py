@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from rollstream.hints import NO_AGENT
 from rollstream.options import Json
 
 if TYPE_CHECKING:
@@ -40,9 +41,13 @@ def ps(
         _show(found)
     if found.agents is None:
         typer.echo("ZooKeeper does not answer: what runs is not known", err=True)
-    elif not found.agents and any(row.managed_by == "agents" and row.wanted != "stopped"
-                                  for row in found.experiments):  # fmt: skip
-        typer.echo("no agent runs: `rollstream agent` starts one", err=True)
+    elif not found.agents and any(map(_needs_agents, found.experiments)):
+        typer.echo(NO_AGENT, err=True)
+
+
+def _needs_agents(row: ExperimentRow) -> bool:
+    is_over = row.wanted == "stopped" or row.state == "finished"
+    return row.managed_by == "agents" and not is_over
 
 
 def _show(found: Overview) -> None:

@@ -133,7 +133,7 @@ def show_summary(console: Console, summary: Summary, directory: Path) -> None:
         "state": f"{summary.state}: {summary.reason}",
         "env steps": f"{summary.env_steps:,} ({summary.env_steps_per_s:,.0f}/s)",
         "updates": f"{summary.updates:,}",
-        "policy version": f"{summary.policy_version}",
+        "policy version": summary.policy,
         "mean return": "-" if evaluation is None else f"{evaluation:.1f} (greedy)",
         "lost": f"{summary.lost_steps:,} steps ({summary.recovered_steps:,} recovered)",
         "duplicates": f"{summary.duplicate_steps:,} steps, left out",
@@ -151,5 +151,5 @@ def show_summary(console: Console, summary: Summary, directory: Path) -> None:
 
 
 def exit_code(summary: Summary) -> int:
-    """0 the target is reached (or there was none), 3 it is not."""
+    """0 the target is reached (or none was set), 3 it is not."""
     return 0 if summary.reached else EXIT_TARGET_MISSED

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from infra.errors import RollstreamError
+from rollstream.errors import BadInput
 from rollstream.peek_command import parse_time_ms
 
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SPAN = re.compile(r"(\d{1,9})([smhd])")
 
 
-class BadTime(RollstreamError):
+class BadTime(BadInput):
     """A time on the command line that says nothing."""
 
 

@@ -13,7 +13,7 @@ import typer
 
 from infra.errors import RollstreamError
 from infra.settings import Settings, load_settings
-from rollstream.machine import with_modules
+from rollstream.machine import try_here, with_modules
 from rollstream.options import Json
 from schemas.experiment import EnvSpec, SpecError, from_values
 from schemas.topics import check_name
@@ -56,7 +56,7 @@ def init(
     """Write a commented experiment to start from, for one environment.
 
     The environment is tried first, and sizes are chosen that fit it. Exit code: 0
-    written, 1 the file exists or the environment does not, 2 it cannot be learnt.
+    written, 1 the file exists, 2 there is no such environment, or it cannot be learnt.
     """
     settings = with_modules(load_settings(), env_module)
     name = _name(name, file, env)
@@ -91,13 +91,13 @@ def _starter(
     settings: Settings, name: str, env_id: str, *, has_schema_file: bool
 ) -> str:
     # Here, not above: gymnasium takes a quarter of a second to import.
-    from producers.validation import goal_of, try_environment
+    from producers.validation import goal_of
     from rollstream.starter import starter
 
     env = _env_spec(env_id)
     return starter(
         name,
-        try_environment(env, settings),
+        try_here(env, settings),
         goal=goal_of(env, settings),
         memory_bytes=psutil.virtual_memory().total,
         has_schema_file=has_schema_file,

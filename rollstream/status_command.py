@@ -14,9 +14,10 @@ from infra.monitoring.status import ExperimentStatus, GroupStatus, read_status
 from infra.printable import printable
 from infra.settings import Settings
 from rollstream.ages import age
+from rollstream.alerts import each_once, troubles
+from rollstream.hints import NO_AGENT
 from rollstream.tables import table_console
 
-_WELL = ("running", "stopped")
 # What is said once; all else is repeated every two seconds.
 _LASTING = ("", "stopped")
 _SILENT_MS = 15_000
@@ -58,10 +59,14 @@ def to_json(found: ExperimentStatus) -> dict[str, object]:
 def _show(console: Console, found: ExperimentStatus) -> None:
     for name, value in _rows(found).items():
         _print(console, f"{name:<16}{value}")
+    if found.lacks_agents:
+        _print(console, NO_AGENT, style="yellow")
     for table in (_roles(found), _groups(found)):
         console.print()
         console.print(table)
-    lines = [line for role in found.roles for line in _troubles(role)]
+    alerts = each_once(found.alerts)
+    shown = alerts[:SHOWN_ALERTS]
+    lines = [line for role in found.roles for line in troubles(role, shown)]
     for line in lines[:SHOWN_TROUBLES]:
         _print(console, line, style="yellow")
     if len(lines) > SHOWN_TROUBLES:
@@ -69,14 +74,12 @@ def _show(console: Console, found: ExperimentStatus) -> None:
     for group in found.groups:
         if problem := _problem(group):
             _print(console, f"{group.role}: {problem}", style="yellow")
-    if found.alerts:
+    if shown:
         console.print()
-    for alert in found.alerts[:SHOWN_ALERTS]:
-        who = f"{alert.role}/{alert.index}"
-        line = f"alert {age(alert.age_ms)} ago  {who}  {alert.kind}: {alert.reason}"
-        _print(console, line, style="red")
-    if len(found.alerts) > SHOWN_ALERTS:
-        console.print(f"... and {len(found.alerts) - SHOWN_ALERTS} before; --json")
+    for alert in shown:
+        _print(console, str(alert), style="red")
+    if len(alerts) > SHOWN_ALERTS:
+        console.print(f"... and {len(alerts) - SHOWN_ALERTS} before; --json")
 
 
 def _print(console: Console, line: str, style: str | None = None) -> None:
@@ -90,12 +93,12 @@ def _rows(found: ExperimentStatus) -> dict[str, str]:
     put_back = f"{found.letters_put_back:,} put back"
     return {
         "experiment": f"{found.experiment}, run {found.run_id}",
-        "state": f"{summary.state}: {summary.reason} (wanted: {found.wanted})",
+        "state": f"{summary.state}: {summary.reason}{_wanted(found)}",
         "agents": _listed(found.agents),
         "pending": _listed(found.pending),
         "env steps": f"{summary.env_steps:,}",
         "updates": f"{summary.updates:,}",
-        "policy version": f"{summary.policy_version}",
+        "policy version": summary.policy,
         "mean return": "-" if mean is None else f"{mean:.1f} (greedy)",
         "lost": f"{summary.lost_steps:,} steps ({summary.recovered_steps:,} recovered)",
         "undelivered": f"{summary.undelivered_steps:,} steps",
@@ -105,6 +108,13 @@ def _rows(found: ExperimentStatus) -> dict[str, str]:
         "dead letters": f"{found.letters:,} ({put_back})",
         "alerts": f"{len(found.alerts):,}",
     }
+
+
+def _wanted(found: ExperimentStatus) -> str:
+    """What is wanted, where that is not what is: who runs it decides, or it is over."""
+    state = found.summary.state
+    is_over = state == "finished" or found.managed_by == "run"
+    return "" if is_over or found.wanted == state else f" (wanted: {found.wanted})"
 
 
 def _roles(found: ExperimentStatus) -> Table:
@@ -117,7 +127,7 @@ def _roles(found: ExperimentStatus) -> Table:
             Text(printable(_state_of(role))),
             str(role.restarts),
             Text(printable(role.host)),
-            str(role.pid),
+            str(role.pid) if role.pid >= 0 else "-",
             _ago(role.started_age_ms),
             _ago(role.metrics_age_ms),
         )
@@ -130,17 +140,6 @@ def _state_of(role: RoleView) -> str:
     if role.state not in _LASTING and silent_ms > _SILENT_MS:
         return f"{role.state}, {age(silent_ms)} ago"
     return role.state or "-"
-
-
-def _troubles(role: RoleView) -> list[str]:
-    """Why it failed last, and what was told of it last; nothing of whom all is well."""
-    who, lines = f"{role.role}/{role.index}", []
-    if role.reason and (role.restarts or role.state not in _WELL):
-        lines.append(f"{who}: {role.state}: {role.reason}")
-    if (told := role.told) is not None:
-        ago = f"{age(told.age_ms)} ago"
-        lines.append(f"{who}: {told.severity} {ago}, {told.kind}: {told.reason}")
-    return lines
 
 
 def _listed(names: tuple[str, ...] | None) -> str:

@@ -24,6 +24,7 @@ from schemas.learner_specs import (
     NetworkSpec,
     ReplaySpec,
 )
+from schemas.past_specs import PastSpec
 from schemas.plain_values import MAX_SPEC, check_plain, show
 from schemas.refusals import refusals
 from schemas.spec_part import (
@@ -45,6 +46,7 @@ __all__ = [
     "HealthSpec",
     "LearnerSpec",
     "NetworkSpec",
+    "PastSpec",
     "ProcessorSpec",
     "ReplaySpec",
     "Spec",
@@ -143,6 +145,12 @@ class Spec(Part):
     evaluator: EvaluatorSpec = Field(
         EvaluatorSpec(), description="Who finds out how good policies are."
     )
+    past: PastSpec = Field(
+        PastSpec(), description="Recorded experience that is replayed into it."
+    )
+    archive: bool = Field(
+        False, description="Whether all trajectories are kept as Parquet files."
+    )
     flow: FlowSpec = Field(FlowSpec(), description="Who waits for whom.")
     topics: TopicsSpec = Field(TopicsSpec(), description="Its topics.")
     stop: StopSpec = Field(
@@ -167,6 +175,12 @@ class Spec(Part):
             raise ValueError(
                 "learner.batchSize: expected at most learner.replay.capacity "
                 f"{replay.capacity}, found {learner.batch_size}"
+            )
+        if self.past.is_set and self.workers.most_replicas > 0:
+            raise ValueError(
+                "workers.replicas: expected 0 beside past, whose steps keep their "
+                f"workers' names, found {self.workers.most_replicas}: learn from both "
+                "with learner.sources"
             )
         if (self.processor.max or 0) > self.topics.partitions:
             raise ValueError(

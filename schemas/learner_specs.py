@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
+from schemas.past_specs import SourceSpec
 from schemas.role_specs import RoleSpec
 from schemas.spec_part import Part, list_to_tuple
 
@@ -73,6 +74,13 @@ class LearnerSpec(RoleSpec):
     )
     network: NetworkSpec = Field(NetworkSpec(), description="What is learnt.")
     replay: ReplaySpec = Field(ReplaySpec(), description="What is learnt from.")
+    sources: Annotated[tuple[SourceSpec, ...], BeforeValidator(list_to_tuple)] = Field(
+        (),
+        max_length=16,
+        description="Whose transitions are learnt from, mixed by weight; none: only "
+        "this experiment's.",
+        examples=[[{"weight": 3}, {"experiment": "cartpole-past", "weight": 1}]],
+    )
     samples_per_insert: float = Field(
         1.0, gt=0, description="How often a transition is learnt from, on average."
     )
@@ -106,3 +114,13 @@ class LearnerSpec(RoleSpec):
     on_expired: Literal["earliest", "fail"] = Field(
         "earliest", description="When what comes next was deleted unread."
     )
+
+    @model_validator(mode="after")
+    def _sources_differ(self) -> LearnerSpec:
+        names = [source.experiment for source in self.sources]
+        twice = {str(name or "this one") for name in names if names.count(name) > 1}
+        if twice:
+            raise ValueError(
+                f"sources: expected each experiment once, found {min(twice)} twice"
+            )
+        return self

@@ -452,3 +452,75 @@ class RoleStatus:
     reason: str
     updated_at_ms: int
     summary: str | None = field(default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class DataRange:
+    """Unrolls of one partition of a topic of trajectories.
+
+    Attributes:
+        topic: of the unrolls.
+        partition: likewise.
+        first_offset: of the first of them.
+        next_offset: behind the last of them; not all between must belong.
+        env_steps: valid rows in them.
+        first_policy: the lowest that acted in them.
+        last_policy: the highest.
+    """
+
+    topic: str
+    partition: int
+    first_offset: int
+    next_offset: int
+    env_steps: int
+    first_policy: PolicyRef
+    last_policy: PolicyRef
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayProgress:
+    """How much of a past is in an experiment's trajectories; in one transaction.
+
+    Attributes:
+        experiment: what it is replayed into.
+        run_id: of that.
+        source: what is replayed: ``<experiment>/<run_id>@<topic id>``, the same for a
+            topic and for its archive.
+        source_experiment: whose experience it is.
+        source_run_id: of which run.
+        selection: what was chosen of it, as canonical JSON.
+        data: by partition of the source what has been dealt with, and how many steps of
+            it were chosen; addresses are the source's.
+        blank_steps: rows that were sent without what is in them, as they were not
+            chosen: streams have no holes.
+        done: the source's end, as chosen, is reached.
+    """
+
+    experiment: str
+    run_id: str
+    source: str
+    source_experiment: str
+    source_run_id: str
+    selection: str
+    data: tuple[DataRange, ...]
+    blank_steps: int
+    done: bool
+    updated_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedOn:
+    """What a policy has been trained on, as its learner counted it.
+
+    Attributes:
+        policy: the newest one published at the time of a checkpoint.
+        train_step: the learner's updates by then.
+        data: the unrolls that its batches were made of.
+    """
+
+    experiment: str
+    run_id: str
+    policy: PolicyRef
+    train_step: int
+    data: tuple[DataRange, ...]
+    created_at_ms: int

@@ -14,6 +14,13 @@ FIXED_FOR_LIFE = (
     "spec.topics.partitions",
     "spec.learner.algorithm",
     "spec.learner.network",
+    "spec.past.experiment",
+    "spec.past.archive",
+    "spec.past.since",
+    "spec.past.until",
+    "spec.past.policyVersions",
+    "spec.past.workers",
+    "spec.past.episodes",
 )
 
 

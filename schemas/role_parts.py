@@ -9,7 +9,7 @@ from typing import Any
 from schemas.experiment import Experiment
 from schemas.spec_paths import at, values_of
 
-ROLES = ("worker", "processor", "learner", "evaluator")
+ROLES = ("worker", "processor", "learner", "evaluator", "replayer", "archiver")
 
 # How many there are, and where: whoever places processes reads it, no process does.
 PLACEMENT = (
@@ -61,6 +61,8 @@ READ_BY = {
         "evaluator.envs",
         "stop.meanReturn",
     ),
+    "replayer": ("past", "topics.partitions", "topics.diskBudget"),
+    "archiver": ("archive", "topics.partitions"),
 }
 
 
@@ -83,11 +85,19 @@ def restarted_roles(before: Experiment, now: Experiment) -> tuple[str, ...]:
     return tuple(
         role
         for role in ROLES
-        if role_digest(before, "", role) != role_digest(now, "", role)
+        if _may_have(before, role)
+        and _may_have(now, role)
+        and role_digest(before, "", role) != role_digest(now, "", role)
     )
 
 
+def _may_have(experiment: Experiment, role: str) -> bool:
+    """Whether it has processes of a role that not every experiment has."""
+    spec = experiment.spec
+    return {"replayer": spec.past.is_set, "archiver": spec.archive}.get(role, True)
+
+
 def _without_placement(path: str, value: Any) -> Any:
-    if path != "learner":  # the only role that is read as a whole
+    if path not in ("learner", "past"):  # the roles that are read as a whole
         return value
     return {key: item for key, item in value.items() if key not in PLACEMENT}

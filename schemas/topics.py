@@ -70,7 +70,7 @@ MEMBERS = Topic(
 )  # fmt: skip
 TRAJECTORIES = Topic(
     "trajectories", "worker", ("Unroll", "StreamEnd"), "delete",
-    ("worker",), ("processor",), partitioned=True,
+    ("worker", "replayer"), ("processor", "archiver", "replayer"), partitioned=True,
     config=_retain(7 * _DAY_MS, max_message_bytes=10 << 20),
 )  # fmt: skip
 REPLAY = Topic(
@@ -106,10 +106,15 @@ DEAD_LETTERS = Topic(
     "dead-letters", "source topic", ("DeadLetter",), "delete",
     ("processor", "learner", "worker", "cli"), ("cli",), config=_retain(30 * _DAY_MS),
 )  # fmt: skip
+LINEAGE = Topic(
+    "lineage", "replay/<source>, policy/<epoch>/<version>",
+    ("ReplayProgress", "TrainedOn"), "compact",
+    ("replayer", "learner", "cli"), ("replayer", "cli"), config=_COMPACT,
+)  # fmt: skip
 
 TOPICS = (
     EXPERIMENTS, STATUS, SCHEMAS, MEMBERS, TRAJECTORIES, REPLAY, POLICIES,
-    POLICY_HISTORY, CREDITS, METRICS, EVENTS, DEAD_LETTERS,
+    POLICY_HISTORY, CREDITS, METRICS, EVENTS, DEAD_LETTERS, LINEAGE,
 )  # fmt: skip
 
 

@@ -55,6 +55,9 @@ class Standstill:
 
     def _unowned(self) -> str:
         admin = make_admin(self._settings)
+        # First: librdkafka aborts the process (its #4605) where the coordinator's
+        # broker goes away in the midst of the second question.
+        topic = admin.list_topics(self._topic, timeout=_ANSWER_S).topics[self._topic]
         asked = admin.describe_consumer_groups([self._group], request_timeout=_ANSWER_S)
         group = asked[self._group].result(2 * _ANSWER_S)
         if group.state != ConsumerGroupState.STABLE:
@@ -65,7 +68,6 @@ class Standstill:
             for where in member.assignment.topic_partitions
             if where.topic == self._topic
         }
-        topic = admin.list_topics(self._topic, timeout=_ANSWER_S).topics[self._topic]
         unowned = sorted(set(topic.partitions) - owned)
         return f"nobody in the group holds {self._topic}{unowned}" if unowned else ""
 

@@ -14,7 +14,7 @@ from infra.control.coordination import Coordination
 from infra.control.elastic_scaler import ElasticScaler
 from infra.control.election import Candidate
 from infra.control.experiments import run_directory
-from infra.control.leader import Leader, Scaler
+from infra.control.leader import Leader
 from infra.control.members import ensure_shared_topics
 from infra.control.notices import Notices
 from infra.control.placement import RoleKey
@@ -25,7 +25,9 @@ from infra.control.role_environment import role_environment
 from infra.control.scheduler import FORKED, Assignment
 from infra.control.spawning import ForkServerSpawner
 from infra.control.supervisor import Supervisor
+from infra.control.term import Scaler
 from infra.control.threads import Threads
+from infra.control.troubles import SURE_AFTER, Troubles
 from infra.settings import Settings
 
 SESSION_S = 6.0
@@ -75,8 +77,12 @@ class Agent:
         )
         self._checkups = Checkups(settings, self._notices.are_taken)
         self._candidate = Candidate(self._coordination, self._leader.lead)
-        self._spawner = ForkServerSpawner(FORKED, settings.env_modules)
+        # The plan is followed and heartbeats are sent while modules are imported.
+        self._spawner = ForkServerSpawner(
+            FORKED, settings.env_modules, is_patient=False
+        )
         self._supervisors: dict[Run, Supervisor] = {}
+        self._troubles = Troubles()
         self._seen: dict[tuple[Run, Assignment], int] = {}
         self._heartbeat_at_s = 0.0
         self._closed = threading.Event()
@@ -162,6 +168,10 @@ class Agent:
 
             for gone in supervisor.poll(may_start):
                 self._reports.failed(run, gone)
+                if gone.unstarted:
+                    self._troubles.not_started(
+                        run[0], gone.unstarted, gone.last_line, time.monotonic()
+                    )
 
     def _reconcile(self, orders: Orders, wanted: Wanted) -> None:
         for run in wanted.keys() - self._supervisors.keys():
@@ -169,9 +179,10 @@ class Agent:
             others = [other for other in self._supervisors if other[0] == run[0]]
             if orders.may_start and not others:
                 logs = run_directory(self._settings, *run) / "logs"
-                self._supervisors[run] = Supervisor(
-                    self._settings, run[0], logs, self._spawner
-                )
+                supervisor = Supervisor(self._settings, run[0], logs, self._spawner)
+                # What this host cannot start, the leader gives to another.
+                supervisor.keeps_trying = True
+                self._supervisors[run] = supervisor
         for run, supervisor in list(self._supervisors.items()):
             mine = wanted.get(run, {})
 
@@ -198,12 +209,19 @@ class Agent:
                 del self._supervisors[run]
 
     def _see_pids(self, orders: Orders) -> None:
-        """Tell of every process that is new, and have all of them registered."""
+        """Tell of every process that is new, and have all of them registered.
+
+        Likewise of those that cannot be started.
+        """
         running: dict[RoleKey, int] = {}
         processes = set()
+        failing: dict[str, set[str]] = {}
+        new = set()
         for run, supervisor in self._supervisors.items():
             for assignment, view in supervisor.views().items():
-                if view.state not in ("running", "stopping"):
+                if view.unstarted >= SURE_AFTER:
+                    failing.setdefault(run[0], set()).add(assignment.key)
+                if view.state not in ("running", "stopping") or view.pid < 0:
                     continue
                 key = RoleKey(run[0], assignment.role, assignment.index)
                 running[key] = view.pid
@@ -211,9 +229,12 @@ class Agent:
                 seen = self._seen.get((run, assignment))
                 if seen != view.pid:
                     self._seen[run, assignment] = view.pid
+                    new.add(run[0])
                     again = seen is not None
                     self._reports.started(run, assignment, view, again, orders.plan)
-        self._watch.report(running)
+        for experiment in new - failing.keys():
+            self._troubles.started(experiment)
+        self._watch.report(running, self._troubles.told(failing, time.monotonic()))
         self._checkups.watch(frozenset(processes))
 
     def _heartbeat(self, orders: Orders) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from infra.control.exits import Exit
 from infra.control.notices import Notices
 from infra.control.plans import Plan
 from infra.control.reconcile import Launch, View
 from infra.control.scheduler import Assignment
-from infra.control.supervisor import Exit
 from infra.monitoring.event_kinds import EventKind, Severity
 
 Run = tuple[str, str]
@@ -81,14 +81,11 @@ class AgentReports:
 
     def failed(self, run: Run, gone: Exit) -> None:
         """Tell of one that has ended by itself, or was killed as it did not work."""
-        kind: EventKind = "failed"
-        reason = f"ended with code {gone.code}: {gone.last_line} (see {gone.log})"
-        if gone.killed_as is not None:
-            reason = f"killed: {gone.last_line}"
-            kind = "stuck" if gone.killed_as.state == "stuck" else "failed"
-        if gone.gave_up:
-            kind = "failed"
-            reason = f"given up after {gone.restarts} failures: {reason}"
+        if gone.unstarted > 1 and not gone.gave_up:
+            return  # tried again and again, and told of in its status
+        is_stuck = gone.killed_as is not None and gone.killed_as.state == "stuck"
+        kind: EventKind = "stuck" if is_stuck and not gone.gave_up else "failed"
+        reason = gone.given_up_in_words if gone.gave_up else gone.in_words
         severity: Severity = "alert" if gone.gave_up else "warning"
         self._event(run, gone.assignment, kind, reason, None, severity)
 

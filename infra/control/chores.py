@@ -14,6 +14,8 @@ from infra.errors import RollstreamError
 
 _RETRY_S = 5.0
 _POLL_S = 0.5
+# A leader asks for whatever its topics ask for at each tick.
+_AGE_S = 1_800.0
 _log = logging.getLogger("rollstream.leader")
 
 
@@ -28,6 +30,9 @@ class _Chore:
 class Chores:
     """Each chore has a key, and is done once; one that fails is repeated later.
 
+    What nobody has asked for in this half hour or the one before is forgotten, or a
+    leader of months would remember all that there ever was.
+
     One thread for all: what makes topics and what deletes those of the same name never
     run at the same time.
     """
@@ -36,6 +41,9 @@ class Chores:
         self._queue: queue.PriorityQueue[_Chore] = queue.PriorityQueue()
         self._numbers = itertools.count()
         self._done: set[Hashable] = set()
+        self._asked: set[Hashable] = set()
+        self._asked_before: set[Hashable] = set()
+        self._age_began_s = time.monotonic()
         self._waiting: set[Hashable] = set()
         self._problems: dict[Hashable, str] = {}
         self._retry_at_s: dict[Hashable, float] = {}
@@ -45,9 +53,13 @@ class Chores:
         self, key: Hashable, action: Callable[[], object], *, last: bool = False
     ) -> bool:
         """Return whether it is done; else it will be: ``last``, after the others."""
+        now_s = time.monotonic()
+        self._asked.add(key)
+        if now_s - self._age_began_s > _AGE_S:
+            self._begin_age(now_s)
         if key in self._done:
             return True
-        late = time.monotonic() >= self._retry_at_s.get(key, 0.0)
+        late = now_s >= self._retry_at_s.get(key, 0.0)
         if key not in self._waiting and late:
             self._waiting.add(key)
             self._queue.put(_Chore(last, next(self._numbers), key, action))
@@ -81,6 +93,15 @@ class Chores:
                 self._problems.pop(key, None)
                 self._done.add(key)
             self._waiting.discard(key)
+
+    def _begin_age(self, now_s: float) -> None:
+        asked = self._asked | self._asked_before | self._waiting
+        for key in {*self._done, *self._problems, *self._retry_at_s} - asked:
+            self._done.discard(key)
+            self._problems.pop(key, None)
+            self._retry_at_s.pop(key, None)
+        self._asked_before, self._asked = self._asked, set()
+        self._age_began_s = now_s
 
     def _fail(self, key: Hashable, problem: str) -> None:
         _log.info("%s is tried again: %s", key, problem)

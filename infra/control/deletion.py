@@ -19,6 +19,7 @@ from infra.control.desired import Entry
 from infra.control.edits import in_state
 from infra.control.experiments import forget_experiment, in_force
 from infra.control.launching import SpecWriter, Wanted, refuse_claimed
+from infra.control.znodes import role_key
 from infra.errors import RollstreamError, TopicError
 from infra.kafka.clients import Traffic, make_admin, make_producer
 from infra.kafka.delivery import Sender
@@ -143,7 +144,7 @@ def wait_until_gone(
     """
     deadline_s, told = time.monotonic() + timeout_s, ""
     while roles := coordination.live_roles(name):
-        waiting = ", ".join(sorted(roles))
+        waiting = ", ".join(sorted(map(role_key, roles)))
         if waiting != told:
             report(f"waiting for {waiting}")
             told = waiting
@@ -217,6 +218,12 @@ def _delete_groups(admin: AdminClient, names: tuple[str, ...]) -> None:
     deadline_s = time.monotonic() + _GROUP_TIMEOUT_S
     left = list(names)
     while left:
+        # librdkafka aborts the process (its #4605) where a coordinator's broker goes
+        # away in the midst of such a request: asked first, one that answers.
+        try:
+            admin.list_topics(timeout=ADMIN_TIMEOUT_S)
+        except KafkaException as exc:
+            raise _group_error("cannot be deleted", exc) from exc
         left = [
             name
             for name, future in admin.delete_consumer_groups(left).items()

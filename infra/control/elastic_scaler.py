@@ -9,16 +9,35 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from infra.control.desired import PublishedExperiment
 from infra.control.elastic import Decision, Known, Sample, decide
+from infra.control.placement import Free
 from infra.control.wants import Counts
 from infra.monitoring.follow import MetricsFollower
 from schemas.experiment import Spec
 
-# What does not fit on any agent is asked for again after so many cool-downs.
+# What does not fit on any agent is asked for again after so many cool-downs, after
+# twice as many the next time, or as soon as an agent has more left.
 _NO_ROOM = 10
+_LONGEST_S = 3_600.0
+
+
+@dataclass
+class _NoRoom:
+    """More was asked for than fits."""
+
+    times: int = 0
+    until_s: float = 0.0
+    free: Mapping[str, Free] = field(default_factory=dict)
+
+    def holds(self, free: Mapping[str, Free], now_s: float) -> bool:
+        """Whether it is no use to ask for more now."""
+        return now_s < self.until_s and not any(
+            _is_more(free[agent], self.free.get(agent, _NOTHING)) for agent in free
+        )
 
 
 @dataclass
@@ -29,8 +48,7 @@ class _Case:
     counts: Counts | None = None
     reported_ms: int = -1
     env_steps: float = 0.0
-    decided: Counts | None = None
-    not_before_s: float = 0.0
+    no_room: _NoRoom = field(default_factory=_NoRoom)
 
 
 class ElasticScaler:
@@ -64,23 +82,46 @@ class ElasticScaler:
                 case.samples.popleft()
 
     def decide(
-        self, published: PublishedExperiment, now: Counts
+        self, published: PublishedExperiment, now: Counts, free: Mapping[str, Free]
     ) -> tuple[Counts, str] | None:
-        """Return other counts and the reason; None: they stay."""
+        """Return other counts and the reason; None: they stay.
+
+        Args:
+            published: the spec in force.
+            now: how many there are.
+            free: what each agent has left; what did not fit is not asked for again
+                before one has more.
+        """
         spec, now_s = published.experiment.spec, time.monotonic()
         if not _is_elastic(spec):
             return None
         with self._lock:
             case = self._case(published)
-            _note_counts(case, spec, now, now_s)
-            if now_s < case.not_before_s:
-                return None
+            _note_counts(case, now, now_s)
             found = decide(spec, case.samples, case.known, now, now_s)
+            if case.no_room.holds(free, now_s):
+                found = _without_more(found, now, case.known)
             case.known = found.known
             if found.workers is None and found.processors is None:
                 return None
-            case.counts = case.decided = _counts(found, now)
-            return case.counts, found.reason
+            return _counts(found, now), found.reason
+
+    def no_room(self, published: PublishedExperiment, free: Mapping[str, Free]) -> bool:
+        """Note that not all that was decided fits anywhere; return whether it is news.
+
+        It is the first time since there were more of them last.
+        """
+        spec, now_s = published.experiment.spec, time.monotonic()
+        cool_s = max(
+            spec.workers.scaling.cool_down_s, spec.processor.scaling.cool_down_s, 1.0
+        )
+        with self._lock:
+            known = self._case(published).no_room
+            first_s = _NO_ROOM * cool_s
+            wait_s = max(first_s, min(first_s * 2.0 ** min(known.times, 9), _LONGEST_S))
+            known.until_s, known.free = now_s + wait_s, dict(free)
+            known.times += 1
+            return known.times == 1
 
     def _case(self, published: PublishedExperiment) -> _Case:
         name, run_id = published.experiment.name, published.run_id
@@ -90,20 +131,38 @@ class ElasticScaler:
         return case
 
 
-def _note_counts(case: _Case, spec: Spec, now: Counts, now_s: float) -> None:
+def _note_counts(case: _Case, now: Counts, now_s: float) -> None:
     """See what has become of the last decision, and what others have changed."""
     before, known = case.counts, case.known
     if before is None or before.workers != now.workers:
         known = replace(known, workers_since_s=now_s)
     if before is None or before.processors != now.processors:
         known = replace(known, processors_since_s=now_s)
-    decided = case.decided
-    if decided is not None and decided != now:
-        cool_s = max(
-            spec.workers.scaling.cool_down_s, spec.processor.scaling.cool_down_s, 1.0
-        )
-        case.not_before_s = now_s + _NO_ROOM * cool_s
-    case.known, case.counts, case.decided = known, now, None
+    if before is not None and _has_grown(before, now):
+        case.no_room = _NoRoom()
+    case.known, case.counts = known, now
+
+
+def _has_grown(before: Counts, now: Counts) -> bool:
+    return now.workers > before.workers or now.processors > before.processors
+
+
+def _without_more(found: Decision, now: Counts, before: Known) -> Decision:
+    """Leave out what there is no room for; fewer is always possible."""
+    known, workers, processors = found.known, found.workers, found.processors
+    if workers is not None and workers > now.workers:
+        workers, known = None, replace(known, workers_since_s=before.workers_since_s)
+    if processors is not None and processors > now.processors:
+        processors = None
+        known = replace(known, processors_since_s=before.processors_since_s)
+    return Decision(workers, processors, found.reason, known)
+
+
+_NOTHING = Free(0, 0, 0)
+
+
+def _is_more(now: Free, before: Free) -> bool:
+    return now.cpu > before.cpu or now.gpu > before.gpu or now.roles > before.roles
 
 
 def _counts(decision: Decision, now: Counts) -> Counts:

@@ -1,7 +1,7 @@
 """A process that has imported what roles need, and forks them: ready at once.
 
 ``python -m infra.control.fork_server FD MODULE...``, started by
-`infra.control.fork_spawner`, which alone holds the other end of the socket FD. Packets
+`infra.control.fork_client`, which alone holds the other end of the socket FD. Packets
 of JSON, nothing else, go through it: see `Request` and `Report`. A module's function
 ``warm_up()`` is called where there is one; ``main(argv)`` runs in the child.
 
@@ -27,6 +27,8 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TypedDict
 
@@ -55,9 +57,10 @@ class Request(TypedDict):
 
 
 class Report(TypedDict, total=False):
-    """From the server, one of: ready, a fork or why not, a process that ended.
+    """From the server, one of: an import, ready, a fork or why not, a process's end.
 
     Attributes:
+        importing: the module that it imports next.
         ready: whether forks are possible; else ``reason`` says why not.
         pid: of the process that was forked; its pidfd comes with the packet.
         reason: why nothing was forked.
@@ -65,6 +68,7 @@ class Report(TypedDict, total=False):
         code: its exit code; negative: the signal that ended it.
     """
 
+    importing: str
     ready: bool
     pid: int
     reason: str
@@ -76,13 +80,14 @@ class Unforkable(Exception):
     """Forking from this process is not safe; the text says why."""
 
 
-def preload(names: list[str]) -> None:
-    """Import modules and let them warm up.
+def preload(names: list[str], tell: Callable[[Report], None]) -> None:
+    """Import modules and let them warm up; each is told of before: it may hang.
 
     Raises:
         Unforkable: one cannot be imported, or started a thread.
     """
     for name in names:
+        tell({"importing": name})
         try:
             module = importlib.import_module(name)
             getattr(module, "warm_up", lambda: None)()
@@ -201,7 +206,7 @@ def main(fd: int, modules: list[str], others: list[str]) -> int:
     spawner = socket.socket(fileno=fd)
     spawner.set_inheritable(False)
     try:
-        preload([*others, *modules])
+        preload([*others, *modules], partial(send, spawner))
     except Unforkable as exc:
         send(spawner, {"ready": False, "reason": str(exc)})
         return 1

@@ -7,8 +7,9 @@ a clock that stands still while the brokers do not answer: then nobody can be he
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from schemas.experiment import Spec
@@ -27,8 +28,13 @@ PROGRESS = {
     "processor": ("batches", "env_steps", "dead_letters"),
     "learner": ("env_steps", "batches", "updates", "samples", "duplicate_steps"),
     "evaluator": ("episodes", "vector_steps"),
+    "replayer": ("records", "env_steps", "blank_steps"),
+    "archiver": ("records", "env_steps"),
 }
 """The counters of which one moves when a role does its work."""
+
+FRUIT = {"worker": "usable_steps", "evaluator": "usable_steps"}
+"""The counter that moves when something comes of a role's work."""
 
 State = Literal["ok", "dead", "stuck"]
 
@@ -46,10 +52,11 @@ OK = Condition("ok")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long a process may be silent, and without progress."""
+    """How long a process may be silent, without progress, and work in vain."""
 
     dead_after_s: float
     stuck_after_s: float
+    barren_after_s: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,8 @@ class Vital:
         told_s: when it last told its counters; None: it has not begun to work.
         idle_s: when it last moved or had nothing to do.
         work: what there is to do for it; empty: nothing.
+        fruit_s: when something last came of its work, or there was none; None: that is
+            not known of its role.
     """
 
     started_s: float
@@ -69,6 +78,7 @@ class Vital:
     told_s: float | None = None
     idle_s: float = 0.0
     work: str = ""
+    fruit_s: float | None = None
 
 
 def judge(vital: Vital, limits: Limits, now_s: float) -> Condition:
@@ -77,6 +87,7 @@ def judge(vital: Vital, limits: Limits, now_s: float) -> Condition:
     1. It has told nothing yet: it starts, and may be silent for START_S.
     2. Silent for longer than it may be: dead.
     3. It lives, there is work, and nothing has moved for longer than may be: stuck.
+    4. It works, and nothing has come of it for longer than may be: stuck.
     """
     silent_s = now_s - (vital.started_s if vital.heard_s is None else vital.heard_s)
     if vital.told_s is None:
@@ -90,19 +101,27 @@ def judge(vital: Vital, limits: Limits, now_s: float) -> Condition:
         return Condition(
             "stuck", f"nothing done for {still_s:.0f} s, although {vital.work}"
         )
+    barren_s = 0.0 if vital.fruit_s is None else now_s - vital.fruit_s
+    if vital.work and barren_s > limits.barren_after_s:
+        reason = (
+            f"no step of {barren_s:.0f} s can be learnt from, although {vital.work}"
+        )
+        return Condition("stuck", reason)
     return OK
 
 
 def limits_of(spec: Spec, role: str) -> Limits:
     """Return the limits of a role: a step may take long, or be made seldom."""
-    stuck_s = spec.health.stuck_after_s
-    if role in ("worker", "evaluator"):
+    stuck_s, barren_s = spec.health.stuck_after_s, math.inf
+    if role in FRUIT:
         stuck_s = max(stuck_s, spec.env.step_timeout_s + _LATER_S)
+        # An environment is made, reset and stepped before there is anything to learn.
+        barren_s = 3 * spec.env.step_timeout_s + _LATER_S
     rate = spec.workers.max_env_steps_per_s
     if role == "worker" and rate > 0:
         rows = spec.workers.envs_per_worker * spec.workers.unroll_length
         stuck_s = max(stuck_s, 2 * rows / rate + _LATER_S)
-    return Limits(spec.health.dead_after_s, stuck_s)
+    return Limits(spec.health.dead_after_s, stuck_s, max(stuck_s, barren_s))
 
 
 class History:
@@ -129,11 +148,16 @@ class History:
     def hear(self, point: MetricsPoint, now_s: float) -> None:
         """Take in a report, or a beat, which has no values."""
         told_s, idle_s = self.vital.told_s, self.vital.idle_s
+        fruit_s = self.vital.fruit_s
         if point.values or point.positions:
             if self._newest is None or self._place(point) != self._place(self._newest):
                 idle_s = now_s
+            if self._has_borne_fruit(point):
+                fruit_s = now_s
             self._before, self._newest, told_s = self._newest, point, now_s
-        self.vital = Vital(self.vital.started_s, now_s, told_s, idle_s, self.vital.work)
+        self.vital = replace(
+            self.vital, heard_s=now_s, told_s=told_s, idle_s=idle_s, fruit_s=fruit_s
+        )
 
     def look(self, spec: Spec, lag: int | None, now_s: float) -> Vital:
         """Return what is known now.
@@ -145,8 +169,10 @@ class History:
         """
         vital = self.vital
         work = self._work(spec, lag, now_s)
-        idle_s = vital.idle_s if work else now_s
-        self.vital = Vital(vital.started_s, vital.heard_s, vital.told_s, idle_s, work)
+        if not work:
+            fruit_s = None if vital.fruit_s is None else now_s
+            vital = replace(vital, idle_s=now_s, fruit_s=fruit_s)
+        self.vital = replace(vital, work=work)
         return self.vital
 
     def _work(self, spec: Spec, lag: int | None, now_s: float) -> str:
@@ -167,6 +193,16 @@ class History:
         now, before = (p.values.get(name, 0.0) for p in (self._newest, self._before))
         return now != before
 
+    def _has_borne_fruit(self, point: MetricsPoint) -> bool:
+        counter = FRUIT.get(self.role, "")
+        if counter not in point.values:
+            return False
+        before = self._newest
+        return before is None or (
+            (before.incarnation, before.values.get(counter))
+            != (point.incarnation, point.values[counter])
+        )
+
     def _place(self, point: MetricsPoint) -> tuple[object, ...]:
         counters = [point.values.get(name) for name in PROGRESS[self.role]]
         places = [(each.partition, each.position) for each in point.positions]
@@ -180,6 +216,8 @@ def _work_of(
         return "" if waited_credit else "it may step its environments"
     if role == "evaluator":
         return "it evaluates a policy" if values.get("evaluating") else ""
+    if role == "replayer":
+        return "it may replay" if values.get("replaying") else ""
     if lag > 0:
         return f"{lag} records wait for it"
     if role == "learner" and values.get("can_learn"):

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from infra.control.desired import PublishedExperiment
 from infra.errors import RollstreamError
 from infra.monitoring.follow import MetricsFollower
+from infra.monitoring.past_end import PastEnd
 from infra.monitoring.progress import Finish, judge
 from infra.monitoring.summary import Summary, summarise
 from infra.settings import Settings
-from schemas.experiment import StopSpec
+from schemas.experiment import Spec, StopSpec
 
 _PASS_S = 0.5
 _RETRY_S = 5.0
@@ -67,6 +68,7 @@ class _Followed:
     follower: MetricsFollower
     began_s: float
     stop: StopSpec
+    past_end: PastEnd
     finish: Finish | None = None
     is_final: bool = False
 
@@ -129,10 +131,11 @@ class Judge:
 
     def _judge(self, name: str, case: Case) -> Verdict:
         spec = case.published.experiment.spec
-        followed = self._follow(name, case.published.run_id, spec.stop)
+        followed = self._follow(name, case.published.run_id, spec)
         if followed.stop != spec.stop:
             # What was reached of another goal, while its roles still ended, is no end.
             followed.stop, followed.finish, followed.is_final = spec.stop, None, False
+            followed.past_end = PastEnd(spec)
         if case.all_ended and followed.finish and not followed.is_final:
             followed.follower.read_to_end(_LAST_WORDS_S)
             followed.is_final = True
@@ -142,7 +145,11 @@ class Judge:
             self._observe(case.published, followed.follower)
         wall_s = case.wall_before_s + time.monotonic() - followed.began_s
         progress = followed.follower.progress
-        finish = followed.finish or judge(spec.stop, progress, wall_s)
+        finish = (
+            followed.finish
+            or judge(spec.stop, progress, wall_s)
+            or followed.past_end.judge(progress, followed.follower.lag)
+        )
         followed.finish = finish
         summary = summarise(
             name,
@@ -155,13 +162,15 @@ class Judge:
         )
         return Verdict(case.published.run_id, finish, summary, followed.is_final)
 
-    def _follow(self, name: str, run_id: str, stop: StopSpec) -> _Followed:
+    def _follow(self, name: str, run_id: str, spec: Spec) -> _Followed:
         followed = self._followed.get(name)
         if followed is not None and followed.run_id == run_id:
             return followed
         self._leave(name)
         follower = MetricsFollower(self._settings, name, run_id)
-        self._followed[name] = _Followed(run_id, follower, time.monotonic(), stop)
+        self._followed[name] = _Followed(
+            run_id, follower, time.monotonic(), spec.stop, PastEnd(spec)
+        )
         follower.read_to_end()
         return self._followed[name]
 

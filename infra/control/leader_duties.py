@@ -1,4 +1,4 @@
-"""What a leader does beside placing: judge, tell, mend the topic, clean up."""
+"""What a leader does beside placing: tell, mend the topic, clean up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from infra.control.chores import Chores
 from infra.control.desired import Desired, Entry, PublishedExperiment
 from infra.control.durable_acts import DurableActs
 from infra.control.election import Cluster, Fenced, Leadership
-from infra.control.judging import Case, Judge
+from infra.control.endings import Endings
+from infra.control.judging import Judge
 from infra.control.members import ensure_experiment_topics
 from infra.control.mending import Mender
 from infra.control.notices import Notices
@@ -19,9 +20,8 @@ from infra.control.placement import Placement
 from infra.control.plans import RoleAssignment
 from infra.control.standings import Facts, Standing, standing
 from infra.control.status_board import StatusBoard
-from infra.control.statuses import WHOLE, WHOLE_ROLE, publish_status, wall_of
+from infra.control.statuses import WHOLE, WHOLE_ROLE
 from infra.control.wants import Counts
-from infra.errors import RollstreamError
 from infra.settings import Settings
 from schemas.records import RoleStatus
 from schemas.topics import check_name
@@ -30,8 +30,6 @@ from schemas.topics import check_name
 _FIGURES_S = 10.0
 # A status that was sent is on its way for so long at the most.
 _ON_ITS_WAY_S = 5.0
-# An agent that is frozen must not keep a finished experiment from being finished.
-_ENDING_S = 60.0
 _log = logging.getLogger("rollstream.leader")
 
 
@@ -51,22 +49,16 @@ class Duties:
         self._leadership = leadership
         self._notices = notices
         self._board = board
-        self._judge = judge
         self._chores = chores
         self._acts = DurableActs(settings, leadership)
         self._mender = Mender(self._acts, notices, chores)
-        self._cases: dict[str, Case] = {}
-        self._finished_at_s: dict[tuple[str, str], float] = {}
+        self._endings = Endings(self._acts, notices, board, judge, chores)
         self._sent: dict[str, tuple[Standing, str, float]] = {}
-        self._ended: dict[str, int] = {}  # offsets of specs that stopped all
         self._told_problems: set[str] = set()
 
     def is_over(self, published: PublishedExperiment) -> bool:
         """Whether the run is finished, or is known to be about to."""
-        if self._told(published, "finished"):
-            return True
-        verdict = self._judge.verdict(published)
-        return verdict is not None and verdict.finish is not None
+        return self._endings.is_over(published)
 
     def not_ready(self, published: PublishedExperiment) -> str:
         """Return why nothing of it can be started or moved yet; empty: it can."""
@@ -81,35 +73,40 @@ class Duties:
         ):
             return self._chores.problem(key) or "its topics are being made"
         # Who is over must not be started for a moment under each new leader.
-        if self._judge.verdict(published) is None:
-            self._case(published)
+        if not self._endings.is_read(published):
             return "its metrics are being read"
         return ""
 
     def scaled(
-        self, published: PublishedExperiment, before: Counts, now: Counts, reason: str
+        self,
+        published: PublishedExperiment,
+        before: Counts,
+        now: Counts,
+        reason: str,
+        has_room: bool = True,
     ) -> None:
-        """Tell of another number of processes."""
+        """Tell of another number of processes, or of one that there is no room for."""
         for role, old, new in (
             ("worker", before.workers, now.workers),
             ("processor", before.processors, now.processors),
         ):
             if old != new and self._leadership.is_sure:
+                change = f"from {old} to {new}"
                 self._notices.event(
                     published.experiment.name,
                     published.run_id,
                     role,
                     max(new - 1, 0),
                     "scaled",
-                    f"from {old} to {new}: {reason}",
+                    f"{change if has_room else f'not {change}'}: {reason}",
+                    "info" if has_room else "warning",
                 )
 
     def moved(
         self, role: RoleAssignment, before: str, now: str, cluster: Cluster
     ) -> None:
         """Tell of a role that another agent runs from now on."""
-        why = "where it fits no more" if before in cluster.agents else "which is gone"
-        reason = f"from {before}, {why}, to {now}"
+        reason = f"from {before}, {_why_it_left(role, before, cluster)}, to {now}"
         _log.info("%s %s/%d moves %s", role.experiment, role.role, role.index, reason)
         if self._leadership.is_sure:
             self._notices.event(
@@ -142,8 +139,7 @@ class Duties:
             except Exception as exc:
                 # Of one experiment: all others go on.
                 self._warn_once(f"{name} cannot be attended to: {exc!r}")
-        self._cases = {k: v for k, v in self._cases.items() if k in judged}
-        self._judge.take(self._cases)
+        self._endings.keep(judged)
 
     def _attend_to(
         self,
@@ -160,7 +156,7 @@ class Duties:
             return False
         if entry.deleted:
             self._sent.pop(name, None)
-            self._ended.pop(name, None)
+            self._endings.forget(name)
             self._mender.clean(name, entry, desired)
             return False
         published = entry.accepted
@@ -169,7 +165,9 @@ class Duties:
         if published is None and entry.refused is None:
             return False
         facts = self._facts(name, entry, waits_for, placement)
-        is_judged = published is not None and self._judges(published, facts.live)
+        is_judged = published is not None and self._endings.judges(
+            published, facts.live
+        )
         self._publish(name, published, facts)
         return is_judged
 
@@ -196,76 +194,16 @@ class Duties:
         published = entry.accepted
         if published is None:
             return Facts(entry)
-        verdict = self._judge.verdict(published)
-        finish = verdict.finish if verdict else None
+        idle = {**placement.stuck, **placement.pending}
         return Facts(
             entry,
             waits_for.get(name, ""),
             {k: agent for k, agent in placement.where.items() if k.experiment == name},
-            {k: why for k, why in placement.pending.items() if k.experiment == name},
+            {k: why for k, why in idle.items() if k.experiment == name},
             self._board.of(name, published.run_id),
-            self._live(published, is_finishing=finish is not None),
-            finish.reason if finish else "",
+            self._endings.live(published),
+            self._endings.finishing(published) or "",
         )
-
-    def _live(self, published: PublishedExperiment, *, is_finishing: bool) -> int:
-        """Return how many roles of what is to end still live."""
-        name = published.experiment.name
-        is_stopped = published.experiment.spec.state == "stopped"
-        # Stopped ones become many, and of theirs none comes back.
-        has_ended = self._ended.get(name) == published.offset
-        if has_ended or not (is_finishing or is_stopped):
-            return 0
-        live = self._leadership.live_roles(name)
-        if is_stopped and not live:
-            self._ended[name] = published.offset
-        return live
-
-    def _judges(self, published: PublishedExperiment, live: int) -> bool:
-        """Keep a run's case up to date; return whether it has one."""
-        name, run_id = published.experiment.name, published.run_id
-        if self._told(published, "finished"):
-            self._finished_at_s.pop((name, run_id), None)
-            return False
-        if published.experiment.spec.state == "stopped":
-            return False
-        case = self._cases.get(name)
-        if case is None or case.published.run_id != run_id:
-            return False
-        verdict = self._judge.verdict(published)
-        if verdict is None or verdict.finish is None:
-            self._finished_at_s.pop((name, run_id), None)
-            self._cases[name] = Case(published, case.wall_before_s)
-            return True
-        since_s = self._finished_at_s.setdefault((name, run_id), time.monotonic())
-        all_ended = live == 0 or time.monotonic() - since_s > _ENDING_S
-        self._cases[name] = Case(published, case.wall_before_s, all_ended)
-        if verdict.is_final:
-            self._finish(published)
-        return True
-
-    def _finish(self, published: PublishedExperiment) -> None:
-        def finish() -> None:
-            verdict = self._judge.verdict(published)
-            if verdict is None or verdict.finish is None:
-                raise RollstreamError("its metrics are being read again")
-            reason = verdict.finish.reason
-            publish_status(
-                self._acts.sender, published, "finished", reason, verdict.summary
-            )
-            name, run_id = published.experiment.name, published.run_id
-            self._notices.event(name, run_id, WHOLE_ROLE, 0, "finished", reason)
-
-        # Launched again with another goal, the same run finishes again.
-        key = ("finish", published.experiment.name, published.offset)
-        self._chores.see_to(key, self._acts.while_leading(finish))
-
-    def _case(self, published: PublishedExperiment) -> None:
-        name = published.experiment.name
-        case = self._cases.get(name)
-        if case is None or case.published.run_id != published.run_id:
-            self._cases[name] = Case(published, wall_of(self._whole(published)))
-            self._judge.take(self._cases)
 
     def _publish(
         self, name: str, published: PublishedExperiment | None, facts: Facts
@@ -279,7 +217,7 @@ class Duties:
         sent, sent_run, sent_at_s = self._sent.get(name, (None, "", 0.0))
         is_same = told is not None and found == Standing(told.state, told.reason)
         if (sent, sent_run) == (found, run_id):
-            verdict = self._judge.verdict(published) if published else None
+            verdict = self._endings.figures(published) if published else None
             late_s = _ON_ITS_WAY_S if not is_same else _FIGURES_S
             if now_s - sent_at_s < late_s or (is_same and verdict is None):
                 return
@@ -306,15 +244,17 @@ class Duties:
     def _figures(
         self, published: PublishedExperiment | None, told: RoleStatus | None
     ) -> str | None:
-        verdict = self._judge.verdict(published) if published else None
+        verdict = self._endings.figures(published) if published else None
         if verdict is not None:
             return verdict.summary.to_json()
         return told.summary if told else None
 
-    def _whole(self, published: PublishedExperiment) -> RoleStatus | None:
-        name, run_id = published.experiment.name, published.run_id
-        return self._board.of(name, run_id).get(WHOLE)
 
-    def _told(self, published: PublishedExperiment, state: str) -> bool:
-        told = self._whole(published)
-        return told is not None and told.state == state
+def _why_it_left(role: RoleAssignment, agent: str, cluster: Cluster) -> str:
+    facts = cluster.agents.get(agent)
+    if facts is None:
+        return "which is gone"
+    trouble = facts.troubles.get(role.experiment)
+    if trouble is not None and role.assignment.key in trouble.roles:
+        return f"which cannot start it ({trouble.reason})"
+    return "where it fits no more"

@@ -17,9 +17,16 @@ from kazoo.protocol.states import WatchedEvent
 
 from infra.control.coordination import Coordination
 from infra.control.placement import RoleKey
-from infra.control.plans import AgentFacts, BadNode, Plan, parse_plan
+from infra.control.plans import AgentFacts, BadNode, Plan, Trouble, parse_plan
 from infra.control.wants import key_of
-from infra.control.znodes import ASSIGNMENTS, answer, facts_of, role_path, there
+from infra.control.znodes import (
+    AGENTS,
+    ASSIGNMENTS,
+    answer,
+    facts_of,
+    role_path,
+    there,
+)
 
 _PERIOD_S = 0.5
 _HEAL_S = 2.0
@@ -59,6 +66,8 @@ class PlanWatch:
         self._facts = facts
         self._path = f"{ASSIGNMENTS}/{coordination.name}"
         self._running: Mapping[RoleKey, int] = {}
+        self._troubles: Mapping[str, Trouble] = {}
+        self._told_troubles = False
         self._registered: dict[RoleKey, int] = {}
         self._plan: Plan | None = None
         self._highest_epoch = -1
@@ -69,10 +78,15 @@ class PlanWatch:
         self._wake = threading.Event()
         self._closed = threading.Event()
 
-    def report(self, running: Mapping[RoleKey, int]) -> None:
-        """Have these processes registered, by pid, and no others of ours."""
-        if running != self._running:
-            self._running = dict(running)
+    def report(
+        self, running: Mapping[RoleKey, int], troubles: Mapping[str, Trouble]
+    ) -> None:
+        """Have these processes registered, by pid, and no others of ours.
+
+        ``troubles``: what cannot be started here, by experiment.
+        """
+        if (running, troubles) != (self._running, self._troubles):
+            self._running, self._troubles = dict(running), dict(troubles)
             self._wake.set()
 
     def close(self) -> None:
@@ -99,6 +113,7 @@ class PlanWatch:
         elsewhere = self._elsewhere()
         self.orders = Orders(self._plan, sure_until_s, elsewhere)
         self._register()
+        self._tell_troubles()
 
     def _read_plan(self) -> None:
         client = self._coordination.client
@@ -165,6 +180,20 @@ class PlanWatch:
             self._healed_at_s = time.monotonic()
             for experiment in {key.experiment for key in running}:
                 self._coordination.heal_roles(experiment)
+
+    def _tell_troubles(self) -> None:
+        """Say in our node what cannot be started here, again after it was put back."""
+        troubles = self._troubles
+        if not troubles and not self._told_troubles:
+            return
+        path = f"{AGENTS}/{self._coordination.name}"
+        value = self._facts.with_troubles(troubles).to_json()
+        client = self._coordination.client
+        # Not made anew: who is gone for a moment has its roles moved.
+        found, _ = there(partial(answer, client.get_async(path)), (None, None))
+        if found is not None and found != value:
+            there(partial(answer, client.set_async(path, value)), None)
+        self._told_troubles = bool(troubles)
 
     def _say(self, problem: str) -> None:
         """Log a problem once, and its end."""

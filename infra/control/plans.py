@@ -25,6 +25,8 @@ MAX_PLAN_BYTES = 900_000
 MAX_ROLES = 512
 MAX_AGENT_BYTES = 65_536
 MAX_LABELS = 64
+MAX_TROUBLES = 64
+MAX_TROUBLE_REASON = 200
 
 Text = Annotated[str, Field(max_length=255)]
 Value = TypeVar("Value", bound=BaseModel)
@@ -51,7 +53,7 @@ class RoleAssignment(_Node):
 
     experiment: str
     run_id: str = Field(pattern=f"^{RUN_ID.pattern}$")
-    role: Literal["worker", "processor", "learner", "evaluator"]
+    role: Literal["worker", "processor", "learner", "evaluator", "replayer", "archiver"]
     index: int = Field(ge=0, lt=1_000_000)
     spec_offset: int = Field(ge=0, lt=2**63)
     digest: str = Field(pattern=r"^[0-9a-f]{1,64}$")
@@ -88,19 +90,44 @@ class Capacity(_Node):
     gpu: float = Field(0.0, ge=0, le=1e6)
 
 
+class Trouble(_Node):
+    """What an agent cannot start of an experiment, and why.
+
+    Attributes:
+        reason: in words.
+        roles: what it was given and cannot start, by ``role/index``. None: it has
+            nothing of it any more, and is not to be given anything for a while.
+    """
+
+    reason: str = Field("", max_length=MAX_TROUBLE_REASON)
+    roles: Annotated[tuple[Text, ...], Field(strict=False, max_length=MAX_ROLES)] = ()
+
+
 class AgentFacts(_Node):
-    """What an agent says of itself."""
+    """What an agent says of itself; ``troubles`` by experiment."""
 
     host: Text
     pid: int = Field(ge=0)
     cores: int | None = Field(None, ge=0)
     capacity: Capacity
     labels: dict[Text, Text] = Field({}, max_length=MAX_LABELS)
+    troubles: dict[Text, Trouble] = Field({}, max_length=MAX_TROUBLES)
     started_at_ms: int = 0
 
     def to_json(self) -> bytes:
         """Return what is written to the agent's ephemeral znode."""
         return self.model_dump_json().encode()
+
+    def with_troubles(self, troubles: Mapping[str, Trouble]) -> AgentFacts:
+        """Return the facts with these, or as many of them as one node holds."""
+        names = sorted(troubles)[:MAX_TROUBLES]
+        while True:
+            told = {name: troubles[name] for name in names}
+            facts = self.model_copy(update={"troubles": told})
+            # Who says too much would be taken for gone.
+            if not names or len(facts.to_json()) <= MAX_AGENT_BYTES:
+                return facts
+            names = names[: len(names) // 2]
 
 
 def facts_of_this_process(capacity: Capacity, labels: Mapping[str, str]) -> AgentFacts:

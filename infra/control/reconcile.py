@@ -64,6 +64,7 @@ class View:
         restarts: how often it failed.
         last_line: of its log, when it failed last.
         launch: what it was started with.
+        unstarted: how often in a row it could not be started at all.
     """
 
     state: str
@@ -71,6 +72,7 @@ class View:
     restarts: int
     last_line: str
     launch: Launch | None
+    unstarted: int = 0
 
 
 @dataclass(frozen=True)

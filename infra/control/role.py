@@ -19,7 +19,7 @@ from typing import NoReturn
 from setproctitle import setproctitle
 
 from infra.control.experiments import read_experiment
-from infra.errors import RollstreamError
+from infra.errors import Hopeless, RollstreamError
 from infra.logs import configure_logging
 from infra.settings import Settings, load_settings
 from schemas.errors import SchemaError
@@ -29,6 +29,8 @@ from schemas.topics import Topic, group_name, topic_name
 EXIT_OK = 0
 EXIT_ERROR = 1
 EXIT_UNDELIVERED = 4
+EXIT_REFUSED = 78
+"""What it is asked for cannot work here, however often it is tried: EX_CONFIG."""
 
 PARENT_PID = "ROLLSTREAM_PARENT_PID"
 """Who started a role process; without it, whoever is its parent then."""
@@ -147,7 +149,8 @@ def role_main(
     Args:
         role: the role's name.
         run: does the work until told to stop; returns the exit code: 0 asked to stop
-            and everything delivered, 4 something could not be delivered.
+            and everything delivered, 4 something could not be delivered. When it
+            raises `Hopeless`, the code is 78: nobody starts it again.
         argv: the arguments; those of the process when None.
     """
     args = _parse(role, argv)
@@ -161,6 +164,9 @@ def role_main(
         code = run(context, StopRequest().listen())
     except ToldToStop:
         code = EXIT_OK
+    except Hopeless as exc:
+        _log.error("%s", exc)
+        code = EXIT_REFUSED
     except (RollstreamError, SchemaError) as exc:
         _log.error("%s", exc)
         code = EXIT_ERROR

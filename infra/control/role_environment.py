@@ -26,6 +26,7 @@ def role_environment(settings: Settings) -> dict[str, str]:
         "KAFKA_BOOTSTRAP_SERVERS": settings.bootstrap_servers or "",
         "ROLLSTREAM_ZOOKEEPER": settings.zookeeper or "",
         "ROLLSTREAM_DATA_DIR": str(settings.data_dir),
+        "ROLLSTREAM_ARCHIVES": str(settings.archives),
         PARENT_PID: str(os.getpid()),
         "ROLLSTREAM_ENV_MODULES": ",".join(settings.env_modules),
         "ROLLSTREAM_LEARNER_MODULES": ",".join(settings.learner_modules),

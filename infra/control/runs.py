@@ -19,10 +19,12 @@ from infra.control.members import ensure_experiment_topics, ensure_shared_topics
 from infra.control.scheduler import wanted_roles
 from infra.control.statuses import publish_status, read_summary
 from infra.control.supervisor import Exit, RoleFailed, Supervisor
+from infra.control.znodes import role_key
 from infra.errors import RollstreamError
 from infra.kafka.clients import Traffic, make_producer
 from infra.kafka.delivery import Sender
 from infra.monitoring.follow import MetricsFollower
+from infra.monitoring.past_end import PastEnd
 from infra.monitoring.progress import Finish, Progress, judge
 from infra.monitoring.summary import Summary, summarise
 from infra.settings import Settings
@@ -61,6 +63,7 @@ class Run:
         self.published: PublishedExperiment | None = None
         self._supervisor: Supervisor | None = None
         self._follower: MetricsFollower | None = None
+        self._past_end = PastEnd(experiment.spec)
         self._steps_before = 0
         self._started_at_s = 0.0
         self._last_words_s = _LAST_WORDS_S
@@ -140,7 +143,7 @@ class Run:
         if live := self._coordination.live_roles(name):
             raise AlreadyRuns(
                 f"experiment {name}: expected none of its roles to live, found "
-                f"{', '.join(sorted(live))}",
+                f"{', '.join(sorted(map(role_key, live)))}",
                 "wait until the agents have stopped them",
             )
 
@@ -201,7 +204,10 @@ class Run:
 
     def finish(self) -> Finish | None:
         """Return why the run is over, or None while it is not."""
-        return judge(self._experiment.spec.stop, self.progress, self._wall_s())
+        _, follower = self._parts()
+        progress = follower.progress
+        found = judge(self._experiment.spec.stop, progress, self._wall_s())
+        return found or self._past_end.judge(progress, follower.lag)
 
     def stop(self, finish: Finish | None, state: str, reason: str) -> Summary:
         """Stop the roles, hear their last words, publish how it ended."""

@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from schemas.experiment import Spec
 
 # Experience stops first, and the learner, which checkpoints what came of it, last.
-STOP_ORDER = ("worker", "evaluator", "processor", "learner")
+STOP_ORDER = (
+    "worker", "replayer", "evaluator", "archiver", "processor", "learner",
+)  # fmt: skip
 
 MODULES = {
     "worker": "producers.worker",
     "evaluator": "producers.evaluator",
     "processor": "stream_processors.app",
     "learner": "learner.train",
+    "replayer": "archive.replayer",
+    "archiver": "archive.archiver",
 }
 
 # Started often, and with nothing that does not bear a fork; the others have threads as
@@ -50,6 +54,8 @@ def wanted_roles(
         "learner": spec.learner.replicas,
         "processor": spec.processor.replicas if processors is None else processors,
         "evaluator": spec.evaluator.replicas,
+        "archiver": int(spec.archive),
+        "replayer": int(spec.past.is_set),
         "worker": spec.workers.replicas if workers is None else workers,
     }
     return [

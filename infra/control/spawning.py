@@ -2,77 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from infra.control.forked import (
-    ForkedProcess,
+from infra.control.children import EXIT_NOT_STARTED as EXIT_NOT_STARTED
+from infra.control.children import Child as Child
+from infra.control.children import NeverStarted, Pending
+from infra.control.children import NotStarted as NotStarted
+from infra.control.fork_client import (
+    Asked,
     ForkRefused,
     ForkServerGone,
     ForkServerProcess,
 )
+from infra.control.forked import ForkedProcess
 from infra.control.role import PARENT_PID
 
-# As a shell has it for a command that cannot be run.
-EXIT_NOT_STARTED = 126
+START_S = 50.0
+"""How long a start waits for imports; less than what counts as a healthy life."""
+
+PATIENT_START_S = 120.0
+"""Likewise, where nothing else has to be done meanwhile."""
+
+HOPELESS_S = 300.0
+"""A server that has imported for so long is ended, and another one tries."""
+
+_PROMPT_S = 0.2
+_WAIT_S = 0.1
 _log = logging.getLogger("rollstream")
-
-
-class Child(Protocol):
-    """A process that was started here; `subprocess.Popen` is one."""
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-
-    @property
-    def returncode(self) -> int | None:
-        """What ``poll`` returned last; negative: the signal that ended it."""
-
-    def poll(self) -> int | None:
-        """Return the exit code; None while it runs."""
-
-    def wait(self) -> int:
-        """Wait for its end; return the exit code."""
-
-    def send_signal(self, sig: int, /) -> None:
-        """Send a signal; nothing happens when it has ended."""
-
-    def kill(self) -> None:
-        """End it with SIGKILL."""
-
-
-class NotStarted:
-    """What could not be started, as a process that has ended at once.
-
-    Attributes:
-        reason: why: a full disk, no more processes or descriptors.
-    """
-
-    pid = -1
-    returncode = EXIT_NOT_STARTED
-
-    def __init__(self, reason: str) -> None:
-        """Take the reason."""
-        self.reason = reason
-
-    def poll(self) -> int:
-        """Return the exit code."""
-        return self.returncode
-
-    def wait(self) -> int:
-        """Return the exit code."""
-        return self.returncode
-
-    def send_signal(self, sig: int, /) -> None:
-        """Nothing is there to get it."""
-
-    def kill(self) -> None:
-        """Nothing is there to be killed."""
 
 
 class Spawner(Protocol):
@@ -82,6 +47,8 @@ class Spawner(Protocol):
         self, module: str, argv: Sequence[str], env: Mapping[str, str], log_path: Path
     ) -> Child:
         """Start ``python -m module argv...``, or what is like it.
+
+        It may come to be a while later: then its pid is -1 until it does.
 
         Args:
             module: what to run.
@@ -121,6 +88,16 @@ class ExecSpawner:
         """There is nothing to let go of."""
 
 
+@dataclass(frozen=True)
+class _Wish:
+    """A process that is wanted; see `Spawner.spawn`."""
+
+    module: str
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    log_path: Path
+
+
 class ForkServerSpawner:
     """Forks the processes of some modules from a server that has imported them.
 
@@ -131,80 +108,181 @@ class ForkServerSpawner:
         server: the one that serves now.
     """
 
-    def __init__(self, modules: Sequence[str], preload: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        modules: Sequence[str],
+        preload: Sequence[str] = (),
+        *,
+        is_patient: bool = True,
+    ) -> None:
         """Start nothing yet.
 
         Args:
             modules: whose processes are forked; see `infra.control.fork_server`.
             preload: more modules that the server imports.
+            is_patient: whether ``spawn`` waits for the server's imports. Else it
+                returns at once, and what it returns is started as it is polled.
         """
         self.server: ForkServerProcess | None = None
+        self.is_patient = is_patient
         self._modules = tuple(modules)
         self._preload = tuple(preload)
-        self._refused = False
+        self._refused = ""
+        self._told = {""}
+        self._epitaph = ""
         self._exec = ExecSpawner()
+        # Processes are polled by one thread for each experiment when an agent stops.
+        self._lock = threading.RLock()
 
     def spawn(
         self, module: str, argv: Sequence[str], env: Mapping[str, str], log_path: Path
-    ) -> ForkedProcess | subprocess.Popen[bytes]:
-        """Fork, waiting for the server's imports if need be; or start from nothing."""
-        if module in self._modules and not self._refused:
-            try:
-                return self._fork(module, argv, env, log_path)
-            except ForkRefused as exc:
-                _log.warning("%s is started from nothing: %s", module, exc)
-        return self._exec.spawn(module, argv, env, log_path)
+    ) -> Child:
+        """Fork, once the server is ready; or start from nothing."""
+        wish = _Wish(module, argv, env, log_path)
+        if module not in self._modules:
+            return self.start_from_nothing(wish, "")
+        start = _Fork(self, wish)
+        try:
+            child = start.advance()
+            while child is None and self.is_patient:
+                start.wait(_WAIT_S)
+                child = start.advance()
+        except NeverStarted as exc:
+            return NotStarted(f"it cannot be started: {exc}")
+        return child or Pending(start)
 
     def warm(self, env: Mapping[str, str]) -> None:
         """Start the server if there is none that lives."""
-        if not self._refused:
-            self._living(env)
+        with contextlib.suppress(ForkRefused):
+            self.living(env)
 
     def close(self) -> None:
         """End the server."""
-        if self.server is not None:
-            self.server.close()
-            self.server = None
+        with self._lock:
+            if self.server is not None:
+                self.server.close()
+                self.server = None
 
-    def _fork(
-        self, module: str, argv: Sequence[str], env: Mapping[str, str], log_path: Path
-    ) -> ForkedProcess:
+    def living(self, env: Mapping[str, str]) -> ForkServerProcess:
+        """Return the server, a new one where it has died or imports for ever.
+
+        Raises:
+            ForkRefused: it was found before that nothing can be forked.
+        """
+        with self._lock:
+            if self._refused:
+                raise ForkRefused(self._refused)
+            server = self.server
+            if server is not None and server.refusal:
+                raise self.refuse(server.refusal)
+            if server is not None and (trouble := _trouble_of(server)):
+                self._epitaph = server.close()
+                _log.warning("the fork server %d %s", server.pid, trouble)
+                self.server = None
+            if self.server is None:
+                self.server = ForkServerProcess(self._modules, self._preload, env)
+            return self.server
+
+    def refuse(self, reason: str = "") -> ForkRefused:
+        """Fork nothing any more: another time it would not work either.
+
+        Args:
+            reason: why; "": of how the last server ended.
+        """
+        with self._lock:
+            self._refused = self._refused or reason or self._epitaph
+            self.close()
+            return ForkRefused(self._refused)
+
+    def start_from_nothing(self, wish: _Wish, reason: str) -> subprocess.Popen[bytes]:
+        """Start a process that is not forked; tell why, of each reason once."""
+        with self._lock:
+            is_news = reason not in self._told
+            self._told.add(reason)
+        if is_news:
+            _log.warning("%s is started from nothing: %s", wish.module, reason)
+        return self._exec.spawn(wish.module, wish.argv, wish.env, wish.log_path)
+
+
+class _Fork:
+    """The way to a forked process: the server is ready, is asked, and has answered."""
+
+    def __init__(self, spawner: ForkServerSpawner, wish: _Wish) -> None:
+        self._spawner = spawner
+        self._wish = wish
+        self._began_s = time.monotonic()
+        self._server: ForkServerProcess | None = None
+        self._asked: Asked | None = None
+        self._deaths = 0
+
+    def advance(self) -> Child | None:
         try:
-            return self._fork_once(module, argv, env, log_path)
+            return self._step()
         except ForkServerGone:
-            pass  # killed, perhaps
-        try:
-            return self._fork_once(module, argv, env, log_path)
-        except ForkServerGone as exc:
-            self._refused = True
-            raise ForkRefused(str(exc)) from exc
+            return None  # killed, perhaps: the next step finds another
+        except ForkRefused as exc:
+            return self._spawner.start_from_nothing(self._wish, str(exc))
 
-    def _fork_once(
-        self, module: str, argv: Sequence[str], env: Mapping[str, str], log_path: Path
-    ) -> ForkedProcess:
-        server = self._living(env)
-        try:
-            server.wait_until_ready()
-        except ForkRefused:
-            self._refused = True  # nor will it another time
-            raise
-        if not server.fits(env):
+    def wait(self, timeout_s: float) -> None:
+        if self._server is not None:
+            self._server.wait(timeout_s)
+
+    def cancel(self) -> None:
+        if self._server is not None and self._asked is not None:
+            self._server.drop(self._asked)
+
+    def _step(self) -> ForkedProcess | None:
+        server = self._spawner.living(self._wish.env)
+        if server is not self._server:
+            if self._server is not None:
+                self._note_death()
+            self._server, self._asked = server, None
+        if self._asked is None:
+            self._asked = self._ask(server)
+        return None if self._asked is None else server.answer_to(self._asked)
+
+    def _ask(self, server: ForkServerProcess) -> Asked | None:
+        wish = self._wish
+        if not server.fits(wish.env):
             raise ForkRefused("it has other variables than the fork server")
-        return server.fork(
+        if not server.is_ready():
+            self._check_time(server)
+            return None
+        is_prompt = not server.is_behind
+        asked = server.ask(
             {
-                "module": module,
-                "argv": list(argv),
+                "module": wish.module,
+                "argv": list(wish.argv),
                 # The server is its parent, whose end has to be its own.
-                "env": {**env, PARENT_PID: str(server.pid)},
-                "log": str(log_path.absolute()),
+                "env": {**wish.env, PARENT_PID: str(server.pid)},
+                "log": str(wish.log_path.absolute()),
             }
         )
+        if is_prompt:
+            server.wait(_PROMPT_S)
+        return asked
 
-    def _living(self, env: Mapping[str, str]) -> ForkServerProcess:
-        if self.server is not None and self.server.gone_for_s is not None:
-            _log.warning("the fork server %d has died", self.server.pid)
-            self.server.close()
-            self.server = None
-        if self.server is None:
-            self.server = ForkServerProcess(self._modules, self._preload, env)
-        return self.server
+    def _note_death(self) -> None:
+        """Give up what cannot be done twice; once may be anybody's kill."""
+        self._deaths += 1
+        if self._deaths > 1:
+            raise self._spawner.refuse()
+
+    def _check_time(self, server: ForkServerProcess) -> None:
+        waited_s, longest_s = time.monotonic() - self._began_s, START_S
+        if self._spawner.is_patient:
+            # Who comes later need not wait as long again.
+            waited_s, longest_s = server.importing_for_s, PATIENT_START_S
+        if waited_s > longest_s:
+            raise NeverStarted(
+                f"module {server.importing} hangs at import, or takes longer than "
+                f"{longest_s:g} s"
+            )
+
+
+def _trouble_of(server: ForkServerProcess) -> str:
+    """Return why another server is needed; "" when it is not."""
+    if server.gone_for_s is not None:
+        return "has died"
+    is_hopeless = server.importing_for_s > HOPELESS_S
+    return f"still imports {server.importing}" if is_hopeless else ""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import random
 import signal
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from infra.control.children import Child, NotStarted
+from infra.control.exits import Exit as Exit
+from infra.control.exits import RoleFailed as RoleFailed
+from infra.control.exits import cause_of, failures_after
 from infra.control.health import Condition
 from infra.control.reconcile import (
     Changes,
@@ -18,23 +21,13 @@ from infra.control.reconcile import (
     View,
     next_steps,
 )
-from infra.control.restarts import MAX_FAILURES, Failures, after_failure
+from infra.control.restarts import MAX_FAILURES, Failures
 from infra.control.role_environment import role_environment
-from infra.control.scheduler import FORKED, MODULES, STOP_ORDER, Assignment
-from infra.control.spawning import Child, ForkServerSpawner, NotStarted, Spawner
-from infra.errors import RollstreamError
-from infra.log_files import last_words
+from infra.control.scheduler import FORKED, MODULES, Assignment
+from infra.control.spawning import ForkServerSpawner, Spawner
+from infra.control.stopping import STOP_DEADLINE_S, stop_in_order
 from infra.logs import LOG_FILE
 from infra.settings import Settings
-
-STOP_DEADLINE_S = 6.0
-# Of that, what the learner is left with for its last checkpoint.
-LEARNER_STOP_S = 4.0
-_POLL_S = 0.02
-
-
-class RoleFailed(RollstreamError):
-    """A role process failed again and again."""
 
 
 @dataclass
@@ -48,22 +41,12 @@ class _Child:
     last_line: str = ""
     killed_as: Condition | None = None
 
-
-@dataclass(frozen=True)
-class Exit:
-    """A role process that ended without being asked to.
-
-    Attributes:
-        killed_as: what was found of it, and why it was killed; None: it was not.
-    """
-
-    assignment: Assignment
-    code: int
-    restarts: int
-    gave_up: bool
-    log: Path
-    last_line: str
-    killed_as: Condition | None = None
+    @property
+    def is_pending(self) -> bool:
+        """Whether it waits for what it is forked from, and nobody stops it."""
+        process = self.process
+        not_yet = process.pid <= 0 and process.returncode is None
+        return not_yet and self.kill_at_s is None
 
 
 class Supervisor:
@@ -71,6 +54,8 @@ class Supervisor:
 
     Attributes:
         max_failures: a process that failed so often in a row is started no more.
+        keeps_trying: what cannot be started at all is tried for ever: somebody else
+            sees to it.
     """
 
     def __init__(
@@ -96,6 +81,7 @@ class Supervisor:
         self._log_dir = log_dir
         self._children: dict[Assignment, _Child] = {}
         self.max_failures = MAX_FAILURES
+        self.keeps_trying = False
 
     def start(self, assignments: Iterable[Assignment]) -> None:
         """Start the processes that do not run yet."""
@@ -139,6 +125,7 @@ class Supervisor:
                 child.failures.total,
                 child.last_line,
                 child.launch,
+                child.failures.unstarted if child.process.pid <= 0 else 0,
             )
             for assignment, child in self._children.items()
         }
@@ -179,6 +166,8 @@ class Supervisor:
         now_s = time.monotonic()
         exits = []
         for assignment, child in list(self._children.items()):
+            if child.is_pending and not may_start(assignment):
+                self._put_off(child, now_s)
             if child.process.poll() is None or child.kill_at_s is not None:
                 continue
             if child.failures.retry_at_s == 0.0:  # not seen before
@@ -213,7 +202,8 @@ class Supervisor:
         return {
             assignment: child.process.pid
             for assignment, child in self._children.items()
-            if child.process.poll() is None
+            # One that is not forked yet has none, and -1 would be everybody.
+            if child.process.poll() is None and child.process.pid > 0
         }
 
     def log_path(self, assignment: Assignment) -> Path:
@@ -226,31 +216,13 @@ class Supervisor:
         Returns:
             the exit code of each; negative: the signal that ended it.
         """
-        end_s = time.monotonic() + timeout_s
-        learner_s = min(LEARNER_STOP_S, timeout_s / 2)
-        others = [role for role in STOP_ORDER if role != "learner"]
-        for position, role in enumerate(others):
-            # Each role may use what the ones before it left over.
-            left_s = end_s - learner_s - time.monotonic()
-            share_s = left_s / (len(others) - position)
-            self._stop_role(role, time.monotonic() + max(share_s, 0.1))
-        self._stop_role("learner", end_s)
-        codes = {a: child.process.wait() for a, child in self._children.items()}
+        codes = stop_in_order(
+            {assignment: child.process for assignment, child in self._children.items()},
+            timeout_s,
+        )
         self._children.clear()
         self._own_spawner.close()
         return codes
-
-    def _stop_role(self, role: str, deadline_s: float) -> None:
-        children = [c for a, c in self._children.items() if a.role == role]
-        for child in children:
-            if child.process.poll() is None:
-                child.process.send_signal(signal.SIGTERM)
-        while any(child.process.poll() is None for child in children):
-            if time.monotonic() > deadline_s:
-                for child in children:
-                    child.process.kill()
-                return
-            time.sleep(_POLL_S)
 
     def _spawn(
         self,
@@ -265,6 +237,8 @@ class Supervisor:
         process: Child
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
+            # Here: what is forked could tell nobody that there is no place to tell.
+            log.open("ab").close()
             process = self._spawner.spawn(
                 MODULES[assignment.role],
                 arguments,
@@ -273,7 +247,7 @@ class Supervisor:
             )
         except OSError as exc:  # this role's failure, and nobody else's
             process = NotStarted(f"it cannot be started: {exc}")
-        failures = Failures(failures.count, failures.total)
+        failures = replace(failures, retry_at_s=0.0, gave_up=False)
         return _Child(process, time.monotonic(), failures, launch)
 
     def environment(self) -> dict[str, str]:
@@ -281,15 +255,20 @@ class Supervisor:
         return role_environment(self._settings)
 
     def _note_exit(self, assignment: Assignment, child: _Child, now_s: float) -> Exit:
-        child.failures = after_failure(
+        killed_as = child.killed_as
+        is_stuck = killed_as is not None and killed_as.state == "stuck"
+        child.failures = failures_after(
+            child.process,
             child.failures,
-            child.started_at_s,
+            # It lived long, and did nothing in that time that would speak for it.
+            now_s if is_stuck else child.started_at_s,
             now_s,
-            random.random(),
             self.max_failures,
+            self.keeps_trying,
         )
         path = self.log_path(assignment)
-        child.last_line = _reason(child, path, now_s)
+        lived_s = now_s - child.started_at_s
+        child.last_line = cause_of(child.process, child.killed_as, path, lived_s)
         return Exit(
             assignment,
             child.process.returncode or 0,
@@ -298,20 +277,20 @@ class Supervisor:
             path,
             child.last_line,
             child.killed_as,
+            child.failures.unstarted,
         )
 
-
-def _reason(child: _Child, log: Path, now_s: float) -> str:
-    if child.killed_as is not None:
-        return child.killed_as.reason
-    if isinstance(child.process, NotStarted):
-        return child.process.reason
-    return last_words(log, now_s - child.started_at_s)
+    def _put_off(self, child: _Child, now_s: float) -> None:
+        """Let no process come of a start that began when it was allowed."""
+        child.process.kill()
+        child.process = NotStarted("it may not be started now")
+        child.failures = replace(child.failures, retry_at_s=now_s)
 
 
 def _state_of(child: _Child) -> str:
     if child.kill_at_s is not None:
         return "stopping"
     if child.process.poll() is None:
-        return "running"
+        # Who has no pid yet waits for what it is forked from.
+        return "running" if child.process.pid > 0 else "starting"
     return "failed" if child.failures.gave_up else "backing-off"

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from infra.control.desired import PublishedExperiment
 from infra.control.placement import Demand, Host, RoleKey
 from infra.control.plans import AgentFacts, Plan, RoleAssignment, thousandths
-from infra.control.scheduler import wanted_roles
+from infra.control.scheduler import Assignment, wanted_roles
 from schemas.experiment import Spec
 from schemas.role_parts import role_digest
-from schemas.role_specs import ElasticSpec
+from schemas.role_specs import ElasticSpec, RoleSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,28 @@ def counts_of(
     return Counts(
         _within(spec.workers, now["worker"]), _within(spec.processor, now["processor"])
     )
+
+
+def placed_of(
+    name: str, where: Mapping[RoleKey, str], before: Counts, asked: Counts
+) -> Counts:
+    """Return how many there are when as many are asked for as found no place."""
+    placed = {"worker": 0, "processor": 0}
+    for key in where:
+        if key.experiment == name and key.role in placed:
+            placed[key.role] += 1
+    return Counts(
+        min(asked.workers, max(before.workers, placed["worker"])),
+        min(asked.processors, max(before.processors, placed["processor"])),
+    )
+
+
+def least_roles(spec: Spec) -> list[Assignment]:
+    """Return the processes that are missed when they do not run; [] if stopped.
+
+    Of a role whose number follows the load: as many as there are at least.
+    """
+    return wanted_roles(spec, _fewest(spec.workers), _fewest(spec.processor))
 
 
 def assignments(published: PublishedExperiment, counts: Counts) -> list[RoleAssignment]:
@@ -75,6 +97,8 @@ def demand_of(role: RoleAssignment, spec: Spec) -> Demand:
         "processor": spec.processor,
         "learner": spec.learner,
         "evaluator": spec.evaluator,
+        "replayer": spec.past,
+        "archiver": RoleSpec(),
     }[role.role]
     return Demand(
         key_of(role),
@@ -92,6 +116,7 @@ def hosts_of(agents: Mapping[str, AgentFacts]) -> list[Host]:
             thousandths(facts.capacity.cpu),
             thousandths(facts.capacity.gpu),
             facts.labels,
+            troubles=facts.troubles,
         )
         for name, facts in agents.items()
     ]
@@ -130,6 +155,10 @@ def changes(
         agent: plan for agent, plan in now.items() if before.get(agent) != plan
     }
     return different | dict.fromkeys(before.keys() - now.keys())
+
+
+def _fewest(part: ElasticSpec) -> int:
+    return part.replicas if part.min is None else part.min
 
 
 def _within(part: ElasticSpec, planned: int) -> int:

@@ -63,6 +63,11 @@ def role_path(experiment: str, key: str) -> str:
     return f"{ROLES}/{experiment}/{key.replace('/', '-')}"
 
 
+def role_key(node: str) -> str:
+    """Return ``role/index``, as people see it, of the last part of a role's node."""
+    return "/".join(node.rsplit("-", 1))
+
+
 def roles_of_all(client: KazooClient) -> dict[str, dict[str, dict[str, Any]]]:
     """Return the role processes registered, by experiment; asks for all at once."""
     asked = {

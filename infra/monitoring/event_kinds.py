@@ -15,17 +15,21 @@ EventKind = Literal[
     "degraded", "finished", "refused",
     # Of workers and evaluators.
     "worker-failed", "evaluator-failed", "worker-env-crashed", "worker-idle",
-    "undelivered-steps", "unroll-refused", "policy-refused", "best-policy-refused",
-    "control-record-refused", "metrics-record-refused", "package-versions-differ",
+    "env-nonfinite", "undelivered-steps", "unroll-refused", "policy-refused",
+    "best-policy-refused", "control-record-refused", "metrics-record-refused",
+    "package-versions-differ",
     # Of whoever reads the log.
     "another-log", "corrupt-record", "expired-records", "open-transaction",
     "partitions-changed", "unknown-schema",
+    # Of archivers and replayers.
+    "archive-gap", "past-incomplete", "replay-failed", "replayed",
     # Of processors.
     "processor-crashed", "too-many-bad-records",
     # Of learners.
     "learner-started", "learner-stopped", "checkpoint-failed", "checkpoint-garbled",
-    "lost-steps", "nonfinite-loss", "odd-batch", "rows-refused", "unreadable-record",
-    "unrestorable-rows", "worker-spaces-differ", "worker-versions-differ",
+    "checkpoint-recovered", "lost-steps", "nonfinite-loss", "odd-batch", "rows-refused",
+    "unreadable-record", "unrestorable-rows", "worker-spaces-differ",
+    "worker-versions-differ",
 ]  # fmt: skip
 
 KINDS: Mapping[EventKind, str] = {
@@ -35,13 +39,14 @@ KINDS: Mapping[EventKind, str] = {
     "stopped": "a role was told to stop, or an experiment was",
     "failed": "a role's process ended without being told to",
     "stuck": "a role's process lives, and does nothing though there is work",
-    "scaled": "there are more or fewer processes of a role now",
+    "scaled": "there are more or fewer processes of a role now, or no room for more",
     "degraded": "a role failed too often, and is no longer restarted",
     "finished": "the experiment has reached an end that its spec names",
     "refused": "a spec in the topic is not obeyed",
     "worker-failed": "a worker cannot go on, and ends",
     "evaluator-failed": "an evaluator cannot go on, and ends",
     "worker-env-crashed": "an environment raised or hung, and was made anew",
+    "env-nonfinite": "an environment gave a number that is not finite",
     "worker-idle": "a worker does not step, and why",
     "undelivered-steps": "a worker ended with steps that the log does not have",
     "unroll-refused": "the broker takes no record of this size; it is a dead letter",
@@ -56,11 +61,16 @@ KINDS: Mapping[EventKind, str] = {
     "open-transaction": "somebody's open transaction holds back records",
     "partitions-changed": "a topic has other partitions than the spec",
     "unknown-schema": "a record's schema is not known; its reader waits for it",
+    "archive-gap": "records had expired before they were archived",
+    "past-incomplete": "records of a past had expired before it was replayed",
+    "replay-failed": "a past cannot be replayed, and its role ends",
+    "replayed": "a past is replayed to its end",
     "processor-crashed": "a processor ended by an error that nobody expected",
     "too-many-bad-records": "a processor ends rather than fill the dead letters",
     "learner-started": "a learner begins to learn, afresh or at a checkpoint",
     "learner-stopped": "a learner cannot go on, and ends",
     "checkpoint-failed": "a checkpoint was not written; the one before stays",
+    "checkpoint-recovered": "a checkpoint was written again, after some were not",
     "checkpoint-garbled": "a checkpoint cannot be read; an older one is used",
     "lost-steps": "a worker's stream has a hole",
     "nonfinite-loss": "an update was left out: its loss is not a number",

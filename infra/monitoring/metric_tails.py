@@ -44,6 +44,23 @@ class Figures:
     mean_return: float | None = None
     is_greedy: bool = False
 
+    def after(self, told: Figures) -> Figures:
+        """Return these, where nothing is told already that says more.
+
+        Counters do not go back: of the two that are known the larger counts.
+        """
+        from_told = told.is_greedy and not self.is_greedy
+        return Figures(
+            _larger(self.env_steps, told.env_steps),
+            _larger(self.updates, told.updates),
+            told.mean_return if from_told else self.mean_return,
+            self.is_greedy or told.is_greedy,
+        )
+
+
+def _larger(one: int | None, other: int | None) -> int | None:
+    return max((each for each in (one, other) if each is not None), default=None)
+
 
 def read_figures(
     settings: Settings, run_ids: Mapping[str, str], records: Mapping[str, int]

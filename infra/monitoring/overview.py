@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.clock import now_ms
-from infra.control.coordination import Coordination
 from infra.control.desired import Desired, Entry, PublishedExperiment, one_line
 from infra.control.experiments import run_started_ms
-from infra.control.scheduler import wanted_roles
 from infra.control.statuses import read_states, summary_of
+from infra.control.wants import least_roles
 from infra.control.znodes import roles_of_all
 from infra.kafka.clients import make_admin
 from infra.kafka.reading import read_to_end
 from infra.kafka.topic_description import topic_exists
-from infra.monitoring.live import agents_of, ask_zookeeper
+from infra.monitoring.live import agents_of, ask_zookeeper, live_agents
 from infra.monitoring.metric_tails import Figures, read_figures
 from infra.settings import Settings
 from schemas.records import RoleStatus
@@ -38,7 +37,7 @@ class ExperimentRow:
         state: what was published of it; ``refused`` when no spec is in force.
         reason: of that, or why its newest spec was refused.
         roles_running: processes that live; None: ZooKeeper does not answer.
-        roles_wanted: processes that its spec asks for; to start with, if elastic.
+        roles_wanted: processes that its spec asks for; at least, if elastic.
         mean_return: of the newest evaluation when ``is_greedy``, else of episodes.
         age_ms: since its run began.
         agents: that run its roles.
@@ -99,17 +98,6 @@ def read_desired(settings: Settings) -> Desired:
     return desired
 
 
-def live_agents(coordination: Coordination) -> tuple[str, ...]:
-    """Return the agents that take on work: a foreground run is none."""
-    return tuple(
-        sorted(name for name, facts in coordination.agents().items() if _works(facts))
-    )
-
-
-def _works(facts: dict[str, Any]) -> bool:
-    return "capacity" in facts
-
-
 def _is_gone(entry: Entry) -> bool:
     return entry.accepted is None and entry.deleted
 
@@ -125,29 +113,29 @@ def _read_live(settings: Settings) -> tuple[Live | None, tuple[str, ...] | None]
 def _read_figures(
     settings: Settings, entries: dict[str, Entry], states: dict[str, RoleStatus]
 ) -> dict[str, Figures]:
-    run_ids, records, found = {}, {}, {}
+    run_ids, records, told = {}, {}, {}
     for name, entry in entries.items():
-        known = entry.accepted
+        known, status = entry.accepted, states.get(name)
         if known is None:
             continue
-        if (figures := _told(known, states.get(name))) is not None:
-            found[name] = figures
-            continue
+        told[name] = _told(known, status)
+        if told[name].is_greedy and status and status.state == "finished":
+            continue  # the last word
         spec = known.experiment.spec
         roles = 3 + spec.workers.most_replicas + spec.processor.most_replicas
         run_ids[name] = known.run_id
         records[name] = min(max(_RECORDS_A_ROLE * roles, _MIN_RECORDS), _MAX_RECORDS)
-    return found | read_figures(settings, run_ids, records)
+    newest = read_figures(settings, run_ids, records)
+    return {name: newest.get(name, Figures()).after(told[name]) for name in told}
 
 
-def _told(known: PublishedExperiment, status: RoleStatus | None) -> Figures | None:
-    """Return what the newest status says of a run; None where that is not all."""
-    if status is None or status.run_id != known.run_id:
-        return None
-    summary = summary_of(status)
-    if summary is None or summary.eval_return_mean is None:
-        return None
-    return Figures(summary.env_steps, summary.updates, summary.eval_return_mean, True)
+def _told(known: PublishedExperiment, status: RoleStatus | None) -> Figures:
+    """Return what the newest status says of a run, some seconds ago or long ago."""
+    summary = summary_of(status) if status and status.run_id == known.run_id else None
+    if summary is None:
+        return Figures()
+    mean = summary.eval_return_mean
+    return Figures(summary.env_steps, summary.updates, mean, mean is not None)
 
 
 def _row(
@@ -165,7 +153,7 @@ def _row(
         state = "pending" if known.managed_by == "agents" else "unknown"
     if known is not None and status is not None and status.run_id == known.run_id:
         state, reason = status.state, reason or one_line(status.reason)
-    wanted = wanted_roles(known.experiment.spec) if known else []
+    wanted = least_roles(known.experiment.spec) if known else []
     began_ms = run_started_ms(known.run_id) if known else None
     return ExperimentRow(
         experiment=name,

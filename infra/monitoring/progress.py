@@ -24,6 +24,9 @@ RECENT_EPISODES = 100
 CURVE_POINTS = 20_000
 # Of hours; a version that passes is confirmed within minutes.
 EVALUATIONS = 2_000
+# Of one process, as it is started again and again. What an older one says late is
+# not heard.
+INCARNATIONS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +58,12 @@ class Progress:
 
     run_id: str
     points: dict[tuple[str, int], MetricsPoint] = field(default_factory=dict)
-    _counters: dict[tuple[str, int, int], dict[str, float]] = field(
+    _counters: dict[tuple[str, int], dict[int, dict[str, float]]] = field(
         default_factory=dict
     )
+    # Sums of the incarnations before those, by role; and the last of them.
+    _past: dict[str, dict[str, float]] = field(default_factory=dict)
+    _forgotten: dict[tuple[str, int], int] = field(default_factory=dict)
     recent_returns: deque[float] = field(
         default_factory=lambda: deque(maxlen=RECENT_EPISODES)
     )
@@ -80,8 +86,7 @@ class Progress:
             if not record.values and not record.positions:
                 return  # it lives, and what it said before holds
             self.points[record.role, record.index] = record
-            key = (record.role, record.index, record.incarnation)
-            self._counters[key] = dict(record.values)
+            self._count(record)
             if record.role == "learner":
                 self.step_times.append((record.produced_at_ms, self.env_steps))
         elif isinstance(record, EpisodesFinished):
@@ -92,13 +97,11 @@ class Progress:
 
     def total(self, role: str, counter: str) -> int:
         """Return a counter's sum over the processes and incarnations of a role."""
-        return int(
-            sum(
-                values.get(counter, 0.0)
-                for (of_role, _, _), values in self._counters.items()
-                if of_role == role
-            )
-        )
+        total = self._past.get(role, {}).get(counter, 0.0)
+        for (of_role, _), incarnations in self._counters.items():
+            if of_role == role:
+                total += sum(v.get(counter, 0.0) for v in incarnations.values())
+        return int(total)
 
     def learner(self, value: str) -> float:
         """Return a value of the learner's newest report; its counters survive it."""
@@ -139,6 +142,20 @@ class Progress:
                 if seen is None or seen[0] <= point.produced_at_ms:
                     newest[key] = (point.produced_at_ms, position)
         return [position for _, position in newest.values()]
+
+    def _count(self, record: MetricsPoint) -> None:
+        key = (record.role, record.index)
+        forgotten = self._forgotten.get(key)
+        if forgotten is not None and record.incarnation <= forgotten:
+            return  # it is in the sums already
+        mine = self._counters.setdefault(key, {})
+        mine[record.incarnation] = dict(record.values)
+        if len(mine) > INCARNATIONS:
+            oldest = min(mine)
+            past = self._past.setdefault(record.role, {})
+            for counter, value in mine.pop(oldest).items():
+                past[counter] = past.get(counter, 0.0) + value
+            self._forgotten[key] = oldest
 
     def _add_episodes(self, record: EpisodesFinished) -> None:
         returns = record.returns.array()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from infra.control.experiments import PublishedExperiment
-from infra.control.scheduler import wanted_roles
 from infra.control.statuses import WHOLE
+from infra.control.wants import least_roles
 from infra.kafka.reading import Message, latest_by_key, read_to_end
 from infra.monitoring.live import Live
 from infra.settings import Settings
@@ -100,12 +99,8 @@ def pending_of(spec: Spec, state: str, live: Live | None) -> tuple[str, ...] | N
         return None
     if state in _OVER:
         return ()
-    wanted = wanted_roles(spec, _fewest(spec.workers), _fewest(spec.processor))
+    wanted = least_roles(spec)
     return tuple(each.key for each in wanted if each.key not in live)
-
-
-def _fewest(part: Any) -> int:
-    return int(part.replicas if part.min is None else part.min)
 
 
 def read_roles(

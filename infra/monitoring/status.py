@@ -97,7 +97,9 @@ class ExperimentStatus:
         wanted: the desired state.
         summary: the counts, as at the end of a run; its state, and the reason.
         roles: each process of this run, by name.
+        managed_by: ``run``, a foreground command; or ``agents``.
         agents: those that run its processes; None: ZooKeeper does not answer.
+        live_agents: all that take on work; None: likewise.
         pending: processes that are wanted and do not run; None: likewise.
         groups: of processors and learner.
         alerts: of this run, newest first.
@@ -108,14 +110,22 @@ class ExperimentStatus:
     experiment: str
     run_id: str
     wanted: str
+    managed_by: str
     summary: Summary
     roles: tuple[RoleView, ...]
     agents: tuple[str, ...] | None
+    live_agents: tuple[str, ...] | None
     pending: tuple[str, ...] | None
     groups: tuple[GroupStatus, ...]
     alerts: tuple[Told, ...]
     letters: int
     letters_put_back: int
+
+    @property
+    def lacks_agents(self) -> bool:
+        """Whether nobody lives who would do what is wanted."""
+        is_over = self.wanted == "stopped" or self.summary.state == "finished"
+        return self.managed_by == "agents" and self.live_agents == () and not is_over
 
 
 def read_status(settings: Settings, name: str) -> ExperimentStatus:
@@ -133,13 +143,14 @@ def read_status(settings: Settings, name: str) -> ExperimentStatus:
     statuses = read_statuses(settings, name, run_id)
     whole = statuses.pop(WHOLE, None)
     state = whole.status.state if whole else _not_said(published.managed_by)
-    live = read_live(settings, name)
+    live, live_agents = read_live(settings, name)
     told = read_told(settings, name, run_id, now)
     letters = read_letters(settings, name)
     return ExperimentStatus(
         experiment=name,
         run_id=run_id,
         wanted=published.experiment.spec.state,
+        managed_by=published.managed_by,
         summary=summarise(
             name,
             progress,
@@ -153,6 +164,7 @@ def read_status(settings: Settings, name: str) -> ExperimentStatus:
             settings, published, statuses, follower.heard_at_ms, told, live, now
         ),
         agents=None if live is None else agents_of(live),
+        live_agents=live_agents,
         pending=pending_of(published.experiment.spec, state, live),
         groups=tuple(
             _group(settings, name, role, topic_name(topic, name), progress)

@@ -33,6 +33,7 @@ class Summary:
         reached: the target return was reached, or there was none.
         reason: why it ended.
         expired_records: that the log deleted before they were read.
+        evaluated_version: of the evaluation that ``eval_return_mean`` is of.
     """
 
     experiment: str
@@ -53,6 +54,17 @@ class Summary:
     reached: bool
     reason: str
     expired_records: int = 0
+    evaluated_version: int | None = None
+
+    @property
+    def policy(self) -> str:
+        """The policy version, and which one that is: in words."""
+        if self.evaluated_version == self.policy_version:
+            return f"{self.policy_version} (evaluated)"
+        words = f"{self.policy_version} (the learner's newest)"
+        if self.evaluated_version is None:
+            return words
+        return f"{words}, {self.evaluated_version} (evaluated)"
 
     def to_json(self) -> str:
         """Return one JSON object."""
@@ -122,4 +134,5 @@ def summarise(
         reason=reason,
         expired_records=progress.total("processor", "expired_records")
         + int(progress.learner("expired_records")),
+        evaluated_version=shown.policy.version if shown else None,
     )

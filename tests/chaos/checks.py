@@ -93,6 +93,7 @@ def _not_trained(
     there = {
         (unroll.worker, unroll.incarnation, unroll.first_step + t)
         for _, unroll in evidence.unrolls
+        if unroll.valid.array().any()  # there is nothing to learn from others
         for t in range(unroll.num_steps)
     }
     lost = [Finding("C2", f"never trained on step {who}") for who in there - trained]

@@ -74,7 +74,7 @@ def until(
 class AgentProcess:
     """`rollstream agent --json`, and what it says."""
 
-    def __init__(self, log: Path, *arguments: str) -> None:
+    def __init__(self, log: Path, *arguments: str, **environment: str) -> None:
         self._out = log.with_suffix(".out")
         self._log = log
         with self._out.open("w") as out, log.open("w") as err:
@@ -82,7 +82,7 @@ class AgentProcess:
                 [sys.executable, "-m", "rollstream.cli", "agent", "--json", *arguments],
                 stdout=out,
                 stderr=err,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
             )
 
     @property
@@ -136,9 +136,9 @@ class Fleet:
         self.zk: KazooClient = self._coordination.client
         self.experiments: list[str] = []
 
-    def start(self, *arguments: str) -> AgentProcess:
+    def start(self, *arguments: str, **environment: str) -> AgentProcess:
         log = self._folder / f"agent-{len(self.agents)}.log"
-        self.agents.append(AgentProcess(log, *arguments))
+        self.agents.append(AgentProcess(log, *arguments, **environment))
         return self.agents[-1]
 
     def launch(self, experiment: Experiment) -> PublishedExperiment:

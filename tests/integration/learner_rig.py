@@ -47,6 +47,8 @@ from schemas.topics import (
     METRICS,
     POLICIES,
     REPLAY,
+    TRAJECTORIES,
+    topic_name,
     worker_index,
 )
 
@@ -105,7 +107,7 @@ def make_batch(name, run_id, worker, incarnation, sequence, steps=8, envs=8, **c
         "policy": NO_POLICY,
         "produced_at_ms": time.time_ns() // 1_000_000,
         "end_of_stream": False,
-        "source": SourceRef("t", 0, sequence),
+        "source": SourceRef(topic_name(TRAJECTORIES, name), 0, sequence),
         "n_step": 3,
         "gamma": 0.99,
         "reward_scale": 0.1,
@@ -177,8 +179,8 @@ class Rig:
             self.settings, self.experiment, self.run_id, role, index, self.spec_offset
         )
 
-    def start_worker(self, index=0, env=ENV):
-        return register(self.sender, self.context("worker", index), StopRequest(), env)
+    def start_worker(self, index=0, env=ENV, role="worker"):
+        return register(self.sender, self.context(role, index), StopRequest(), env)
 
     def send(self, worker, incarnation, *sequences, **changes):
         """Write batches to the worker's partition, and the journal of unique rows."""
@@ -273,13 +275,13 @@ class Rig:
     def policies(self):
         return self.records(POLICIES, PolicyVersion)
 
-    def committed(self):
+    def committed(self, topic=None):
         """The group's committed offsets by partition; those without one are absent."""
         consumer = make_consumer(
             self.settings, group=self.context().group(), client_id="rig-group"
         )
         partitions = range(self.experiment.spec.topics.partitions)
-        found = committed_offsets(consumer, self.topic(REPLAY), partitions)
+        found = committed_offsets(consumer, topic or self.topic(REPLAY), partitions)
         consumer.close()
         return {p: offset for p, offset in found.items() if offset >= 0}
 

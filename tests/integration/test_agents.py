@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
 import pytest
@@ -25,7 +26,7 @@ from infra.kafka.delivery import Sender
 from infra.settings import Settings
 from schemas.codec import encode
 from schemas.experiment import Experiment
-from schemas.records import ExperimentSpec
+from schemas.records import ExperimentSpec, RoleStatus
 from schemas.role_parts import role_digest
 from schemas.topics import EXPERIMENTS, topic_name
 from tests.integration.agent_rig import AgentProcess, Fleet, small, until
@@ -200,10 +201,10 @@ def test_hostile_specs_are_told_of_and_change_nothing(
     assert agent.process.poll() is None, agent.text
 
 
-def test_nothing_is_started_without_topics_it_can_have(
-    fleet: Fleet, settings: Settings, sender: Sender
+def test_nothing_is_started_of_what_cannot_run_whole(
+    fleet: Fleet, sender: Sender
 ) -> None:
-    """A spec written straight to the topic; and one that fits on no agent."""
+    """A spec written straight to the topic fits on no agent; and another does."""
     fleet.start("--capacity", "cpu=1,gpu=0")
     raw = small("raw", "spec.learner.resources={gpu: 1}")
     publish(sender, "raw", spec_record(raw))
@@ -215,7 +216,70 @@ def test_nothing_is_started_without_topics_it_can_have(
     )
     assert "learner/0: no agent fits" in state.reason
     assert "lacks gpu 1 (free 0)" in state.reason
-    until(lambda: len(fleet.processes("raw")) == 2, "the others run")
+    assert "processor/0 and worker/0: waits for a place for learner/0" in state.reason
+    # There is room for four: two of the other would be in the way.
+    fleet.launch(small("whole"))
+    running(fleet, "whole")
+    assert fleet.placed("raw") == {} == fleet.processes("raw")
+    assert fleet.is_in("raw", "pending")
+    fleet.start("--capacity", "cpu=1,gpu=1")
+    running(fleet, "raw")
+    until(lambda: fleet.is_in("raw", "running"), "it has what it lacked")
+
+
+@pytest.mark.heavy
+def test_what_one_host_cannot_start_runs_on_another(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    """A file lies where its directory should be: not even root can write there."""
+    name = "homeless"
+    bad_dir, good_dir = tmp_path / "bad", tmp_path / "good"
+    obstacle = bad_dir / "experiments" / name
+    obstacle.parent.mkdir(parents=True)
+    obstacle.write_text("")
+    leader = fleet.start("--capacity", "cpu=0")  # it only leads
+    until(lambda: fleet.leader() == leader.name, "it leads")
+    bad = fleet.start("--capacity", "cpu=4", ROLLSTREAM_DATA_DIR=str(bad_dir))
+    until(lambda: bad.name in fleet.alive(), "it is registered")
+    fleet.launch(small(name))
+
+    def says_why() -> RoleStatus | None:
+        told = fleet.state(name)
+        return told if told and "cannot start it" in told.reason else None
+
+    told = until(says_why, "alone it stays, and says why")
+    assert told.state == "pending" and "Not a directory" in told.reason
+    assert set(fleet.placed(name).values()) == {bad.name}
+    assert fleet.processes(name) == {} and fleet.events(name, "moved") == []
+
+    good = fleet.start("--capacity", "cpu=2", ROLLSTREAM_DATA_DIR=str(good_dir))
+    before = running(fleet, name)
+    assert set(fleet.placed(name).values()) == {good.name}
+    until(lambda: fleet.is_in(name, "running"), "it runs")
+    moved = until(
+        lambda: len(found := fleet.events(name, "moved")) == ROLES and found, "told"
+    )
+    for event in moved:
+        assert f"from {bad.name}, which cannot start it (" in event.reason
+        assert event.reason.endswith(f"to {good.name}")
+    # Nothing is wrong with the host for others.
+    fleet.launch(small("housed"))
+    running(fleet, "housed")
+    assert bad.name in fleet.placed("housed").values()
+
+    epoch = fleet.epoch()
+    os.kill(leader.pid, signal.SIGKILL)
+    until(lambda: fleet.epoch() > epoch, "another leads", ELECTED_WITHIN_S)
+    until(lambda: leader.name not in fleet.plans(), "it has planned")
+    time.sleep(3.0)  # several ticks
+    assert fleet.processes(name) == before
+    assert len(fleet.events(name, "moved")) == ROLES, "nobody moves for that"
+
+    obstacle.unlink()
+    os.kill(good.pid, signal.SIGKILL)
+    until(lambda: good.name not in fleet.plans(), "it is gone")
+    running(fleet, name, "housed")
+    assert set(fleet.placed(name).values()) == {bad.name}, "it can start it by now"
 
 
 @pytest.mark.heavy

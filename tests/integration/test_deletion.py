@@ -143,7 +143,7 @@ def test_the_command_killed_in_the_middle_is_repeated(rig, make_two):  # noqa: F
 def test_roles_that_live_are_waited_for_and_named(rig):  # noqa: F811
     name = rig.launch(rig.spec()).published.experiment.name
     rig.coordination.register_role(name, "learner/0", 1)
-    with pytest.raises(StillRunning, match="within 0.3 s, found learner-0"):
+    with pytest.raises(StillRunning, match="within 0.3 s, found learner/0"):
         delete(rig, name, timeout_s=0.3)
     assert len(find_belongings(rig.settings, name).topics) == PER_EXPERIMENT
     told = []
@@ -153,7 +153,7 @@ def test_roles_that_live_are_waited_for_and_named(rig):  # noqa: F811
         rig.coordination.forget_role(name, "learner/0")
 
     delete(rig, name, report=end, timeout_s=60.0)
-    assert told[0] == "waiting for learner-0"
+    assert told[0] == "waiting for learner/0"
     assert_gone(rig, name)
 
 

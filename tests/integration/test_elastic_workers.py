@@ -105,3 +105,29 @@ def test_workers_follow_the_learner(
     times = [event.produced_at_ms for event in events]
     gaps = [b - a for a, b in zip(times, times[1:], strict=False)]
     assert min(gaps) >= 7_000, "no two within a cool-down"
+
+
+def test_what_fits_nowhere_is_told_of_once_and_done_when_there_is_room(
+    fleet: Fleet,
+) -> None:
+    fleet.start("--capacity", "cpu=0.7")  # for two workers beside the others
+    name = "cramped"
+    fleet.launch(small(name, *ELASTIC))
+
+    def refused() -> list[str]:
+        reasons = [event.reason for event in fleet.events(name, "scaled")]
+        return [reason for reason in reasons if reason.startswith("not from")]
+
+    (reason,) = until(refused, "a third has no place", 180.0)
+    assert reason.startswith("not from 2 to 3: the learner waits")
+    assert reason.endswith("lacks cpu 0.1 (free 0)")
+    until(lambda: fleet.is_in(name, "running"), "what there is is enough")
+    quiet_s = time.monotonic()
+    while time.monotonic() - quiet_s < 15.0:
+        assert fleet.is_in(name, "running") and len(fleet.placed(name)) == 4
+        time.sleep(0.5)
+    fleet.start("--capacity", "cpu=0.1")
+    # Else it would not be asked for before ten cool-downs, 70 s, have passed.
+    until(lambda: len(fleet.placed(name)) == 5, "there is room", 45.0)
+    until(lambda: fleet.runs_as_planned(name, 5), "it runs")
+    assert len(refused()) == 1

@@ -1,10 +1,12 @@
 """An evaluator on the real broker: it judges versions and keeps the best."""
 
+import re
 import signal
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 
 from infra.control.members import register
 from infra.control.role import EXIT_ERROR, EXIT_OK, StopRequest
@@ -17,7 +19,7 @@ from schemas.codec import decode, encode
 from schemas.experiment import EnvSpec
 from schemas.records import Evaluation, MetricsPoint, PolicyRef, PolicyVersion
 from schemas.tensors import Tensor, pack
-from schemas.topics import METRICS, POLICIES, POLICY_HISTORY
+from schemas.topics import EVENTS, METRICS, POLICIES, POLICY_HISTORY
 from tests.unit.envs.graphs import graph_record, linear_q, version_record
 from tests.unit.envs.trial import Trial, until
 
@@ -160,6 +162,45 @@ def test_records_that_cannot_be_read_do_not_keep_an_evaluator_from_its_work(
     nothing.recall()
     assert nothing.score is None
     assert [kind for kind, _ in told] == ["best-policy-refused"]
+
+
+@pytest.fixture
+def without_numbers(settings):
+    kwargs = {"at": 1, "reward": "nan", "ever": True}
+    made = Trial(settings, env={"id": "StepCount-v0", "kwargs": kwargs})
+    yield made
+    made.close()
+
+
+def test_an_environment_that_gives_no_numbers_is_told_of_and_counted(without_numbers):
+    """No episode of it ever ends: it is evaluated for ever, and somebody has to see."""
+    t = without_numbers
+    settings = Settings(env_modules=("tests.unit.envs",))
+    spec, watchdog = EnvSpec(id="StepCount-v0"), Watchdog(20.0)
+    environments = make_environments(spec, 1, settings, watchdog)
+    env = describe_environments(spec, environments, settings)
+    environments.close()
+    watchdog.close()
+    graph = graph_record(linear_q(1, 2, TensorProto.DOUBLE), env, experiment=t.name)
+    arrays = {"w": np.ones((1, 2), np.float32), "b": np.zeros(2, np.float32)}
+    t.send_policy(graph)
+    t.send_policy(version_record(graph, 1, arrays))
+    t.start("evaluator")
+
+    def told():
+        return [r for r in t.records(EVENTS) if r.kind == "env-nonfinite"]
+
+    event = until(told)[0]
+    assert event.severity == "warning" and event.role == "evaluator"
+    wanted = r"environment 0: the reward of step \d+ is nan; ([\d,]+) of \1 steps"
+    assert re.match(wanted, event.reason), event.reason
+
+    def evaluating():
+        found = [r for r in t.records(METRICS) if isinstance(r, MetricsPoint)]
+        return [p.values for p in found if p.values.get("vector_steps", 0) > 100]
+
+    values = until(evaluating)[-1]
+    assert values["evaluating"] and values["usable_steps"] == 0
 
 
 def test_a_newer_evaluator_fences_the_older(trial):

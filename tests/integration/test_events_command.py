@@ -99,6 +99,13 @@ def test_events_are_chosen_by_kind_role_and_run(trial, rollstream, shown):
     assert reasons("--role", "worker", "--kind", "restarted") == ["w0", "w1", "w2"]
     assert reasons("--severity", "alert") == ["s"]
     assert reasons("--all", "--severity", "alert") == ["ol", "s"]
+    nothing = ("events", trial.name, "--kind", "scaled")
+    assert rollstream(*nothing) == (
+        0, "", f"rollstream: no such events of {trial.name}; "
+        "--all shows those of earlier runs, too\n",
+    )  # fmt: skip
+    code, out, error = rollstream(*nothing, "--all", "--json")
+    assert (code, out) == (0, "") and error.endswith(f"events of {trial.name}\n")
     _, text, _ = rollstream("events", trial.name, "--role", "learner")
     assert "\x1b" not in text and len(text.splitlines()) == 1
     assert "warning  learner/0     restarted: l" in text and 4_090 < len(text) < 4_200

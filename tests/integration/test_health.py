@@ -116,6 +116,31 @@ def test_an_environment_that_cannot_be_made_degrades_its_experiment(
     )
 
 
+def test_an_environment_that_nobody_registers_is_not_tried_again(
+    fleet: Fleet, settings: Settings
+) -> None:
+    agent = fleet.start("--capacity", "cpu=4")
+    name = "unknown"
+    fleet.launch(small(name, "spec.env.id=Nowhere-v9"))
+    found = until(lambda: read_if(settings, name, "degraded"), "degraded")
+    assert "worker/0: spec.env.id: expected a registered" in found.summary.reason
+    (worker,) = [each for each in found.roles if each.role == "worker"]
+    assert (worker.state, worker.restarts) == ("failed", 1), "once, not maxFailures"
+    assert worker.told is not None
+    assert "given up, for another start cannot mend it" in worker.told.reason
+    until(lambda: set(fleet.processes(name)) == {"learner/0", "processor/0"}, "others")
+
+    def starts() -> list[str]:
+        kinds = [each["kind"] for each in agent.said if each.get("role") == "worker"]
+        return [kind for kind in kinds if kind in ("started", "restarted")]
+
+    time.sleep(3.0)
+    assert starts() == ["started"]
+    with Client(settings) as client:
+        assert client.resume(name).changed
+    until(lambda: len(starts()) == 2, "somebody asked for another try")
+
+
 @pytest.mark.heavy
 def test_a_learner_that_hangs_in_an_update_is_stuck(
     fleet: Fleet,

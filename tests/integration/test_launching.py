@@ -109,7 +109,7 @@ def test_a_foreground_run_leaves_what_was_launched_alone(rig):  # noqa: F811
     change(rig.settings, experiment.name, lambda e: in_state(e, "stopped"))
     rig.coordination.register_role(experiment.name, "learner/0", 1)
     with closing(Run(rig.settings, experiment)) as run:
-        with pytest.raises(AlreadyRuns, match="none of its roles to live"):
+        with pytest.raises(AlreadyRuns, match="roles to live, found learner/0"):
             run.publish()
     rig.coordination.forget_role(experiment.name, "learner/0")
     with closing(Run(rig.settings, experiment)) as run:

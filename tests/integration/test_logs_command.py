@@ -112,6 +112,9 @@ def test_what_is_shown_is_what_was_asked_for(own, rollstream, shown):
     assert messages("--level", "error") == ["bad", *everything[-2:]]
     assert messages("worker/0", "--since", "2026-01-02T12:00:02Z") == ["c", "\x1b[2J"]
     assert messages("worker/0", "--since", "10m") == []
+    code, text, error = rollstream("logs", "exp", "worker/0", "--since", "10m")
+    assert (code, text) == (0, "")
+    assert error.endswith("rollstream: no such lines of exp\n")
     code, text, error = rollstream("logs", "exp")
     assert code == 0 and "only this host's logs: expected a running cluster" in error
     assert "\x1b" not in text and "raw \N{REPLACEMENT CHARACTER}[31mtext" in text
@@ -126,7 +129,7 @@ def test_what_is_shown_is_what_was_asked_for(own, rollstream, shown):
         (["logs", "exp", "wroker"], 2, "did you mean worker?"),
         (["logs", "exp", "worker/x"], 2, "expected ROLE or ROLE/INDEX"),
         (["logs", "exp", "--level", "loud"], 2, "expected one of debug, info"),
-        (["logs", "exp", "--since", "soon"], 1, "expected 30s, 10m, 2h, 1d"),
+        (["logs", "exp", "--since", "soon"], 2, "expected 30s, 10m, 2h, 1d"),
         (["logs", "../exp"], 2, "experiment name: expected"),
         (["events", "exp", "--severity", "bad"], 2, "expected one of info, warning"),
         (["events", "exp", "--kind", "startd"], 2, "did you mean started?"),

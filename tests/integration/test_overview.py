@@ -174,7 +174,7 @@ def test_commands_answer_in_json_and_with_their_exit_codes(
     assert rollstream("diff", *of_it)[0] == 1
     code, out, err = rollstream("launch", *of_it, "--json")
     assert (code, json.loads(out)["changed"]) == (0, True)
-    assert "no agent runs: `rollstream agent` starts one" in err
+    assert "no agent runs: start one with `rollstream agent`" in err
     assert rollstream("diff", *of_it)[0] == 0
     code, out, _ = rollstream(
         "diff", *of_it, "--set", "spec.learner.batchSize=64", "--json"
@@ -195,6 +195,9 @@ def test_commands_answer_in_json_and_with_their_exit_codes(
     assert (code, row["roles_wanted"], row["wanted"]) == (0, 6, "running")
     code, _, err = rollstream("delete", name)
     assert (code, "expected --yes" in err, "9 topics" in err) == (2, True, True)
+    assert f"To mend: `rollstream delete {name} --yes`" in err
+    code, out, _ = rollstream("status", name)
+    assert code == 0 and "no agent runs: start one with `rollstream agent`\n" in out
     code, out, _ = rollstream("stop", name, "--json")
     assert (code, json.loads(out)["state"]) == (0, "stopped")
     code, out, _ = rollstream("delete", name, "--yes", "--json")
@@ -208,6 +211,8 @@ def test_follow_ends_as_run_does_and_ctrl_c_ends_only_that(rig):  # noqa: F811
     name = rig.spec().name
     command = ("launch", str(SAMPLE), "--set", f"metadata.name={name}", "--follow")
     followed = start(*command)
+    wait_for_line(followed.stdout, "pending: nobody has taken it on yet")
+    wait_for_line(followed.stdout, "no agent runs: start one with `rollstream agent`")
     wait_for_line(followed.stdout, "env steps")
     followed.send_signal(signal.SIGINT)
     out, _ = followed.communicate(timeout=60)

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import threading
 import time
@@ -17,6 +18,7 @@ from infra.control.role import EXIT_ERROR, EXIT_OK, EXIT_UNDELIVERED, StopReques
 from infra.errors import RollstreamError
 from infra.kafka.clients import make_admin
 from infra.monitoring.progress import Progress
+from infra.monitoring.status import read_status
 from producers.credit import Superseded
 from producers.environments import make_environments
 from producers.watchdog import Watchdog
@@ -365,16 +367,48 @@ def test_a_pause_ends_the_stream_until_it_is_over(trial):
 
 def test_a_disk_nearly_full_ends_the_stream_and_says_so(trial, monkeypatch):
     t = trial()
-    monkeypatch.setattr("producers.worker.is_disk_low", lambda settings: True)
+    monkeypatch.setattr("producers.pauses.is_disk_low", lambda settings: True)
 
     def play():
         (end,) = until(t.ends)
         assert end.reason == "the disk of the local cluster is nearly full"
-        monkeypatch.setattr("producers.worker.is_disk_low", lambda settings: False)
+        # Where a person looks: the process runs, and this is why nothing comes of it.
+        (worker,) = read_status(t.settings, t.name).roles
+        assert worker.told.kind == "worker-idle" and worker.told.severity == "warning"
+        assert "make room, or lower spec.topics.diskBudget" in worker.told.reason
+        monkeypatch.setattr("producers.pauses.is_disk_low", lambda settings: False)
         until(lambda: len({u.incarnation for u in t.unrolls()}) == 1)
 
     assert run_beside(t, play) == EXIT_OK
-    assert "worker-idle" in [r.kind for r in t.records(EVENTS)]
+    (event,) = [r for r in t.records(EVENTS) if r.kind == "worker-idle"]
+    assert str(t.settings.data_dir) in event.reason
+
+
+def test_an_environment_that_gives_no_numbers_is_told_of_and_counted(trial):
+    """It goes on for ever: nothing fails, and nothing can be learnt from it."""
+    kwargs = {"at": 1, "reward": "nan", "ever": True}
+    env = {"id": "StepCount-v0", "vectorization": "sync", "kwargs": kwargs}
+    t = trial(env=env, flow=FREE)
+    t.start()
+    until(lambda: [p for p in points(t) if p.values["unusable_steps"] > 1000])
+    values = points(t)[-1].values
+    assert values["usable_steps"] == values["env_steps"] == 0
+    assert values["invalid_steps"] > 0
+    event, *_ = [r for r in t.records(EVENTS) if r.kind == "env-nonfinite"]
+    assert event.severity == "warning"
+    wanted = r"environment 0: the reward of step \d+ is nan; ([\d,]+) of \1 steps"
+    assert re.match(wanted, event.reason), event.reason
+
+
+def test_steps_are_counted_as_usable_while_their_unroll_is_under_way(trial):
+    """It takes seconds; who looks for progress cannot wait for its end."""
+    env = {"id": "E3-v0", "vectorization": "async"}
+    t = trial(env=env, flow=FREE, workers=WORKERS | {"unrollLength": 10_000})
+    t.start()
+    until(lambda: [p for p in points(t) if p.values["usable_steps"]])
+    first = next(p.values for p in points(t) if p.values["usable_steps"])
+    # Three of four rows of 8 environments would be 60,000.
+    assert first["unrolls"] == 0 and first["usable_steps"] < 50_000
 
 
 def test_policies_act_in_order_and_never_go_back(trial):

@@ -102,4 +102,12 @@ SAMPLES = [
     r.ExperimentSpec("e", "run", "{}", -1, 1, "agents"),
     r.RoleStatus("e", "run", "experiment", 0, "finished", "h", 1, 0, "", 1, "{}"),
     r.RoleStatus("e", "run", "worker", 0, "running", "h", 1, 2, "why", 1),
+    r.ReplayProgress(
+        "e", "run", "past/r1@ab", "past", "r1", "{}",
+        (r.DataRange("t", 0, 1, 9, 256, r.NO_POLICY, r.PolicyRef(1, 4)),), 64, False, 1,
+    ),
+    r.TrainedOn(
+        "e", "run", r.PolicyRef(1, 5), 3,
+        (r.DataRange("t", 1, 0, 7, 128, r.NO_POLICY, r.PolicyRef(1, 4)),), 1,
+    ),
 ]  # fmt: skip

@@ -232,6 +232,17 @@ def test_what_fails_for_ever_is_given_up_with_its_cause(make, form, how, monkeyp
         environments.reset(SEEDS)
 
 
+@pytest.mark.parametrize("form", ["sync", "async"])
+def test_episodes_without_a_number_do_not_make_up_for_crashes(make, form, monkeypatch):
+    monkeypatch.setattr("producers.guarded_env._FIRST_DELAY_S", 0.001)
+    environments = make("NanEnds-v0", 1, vectorization=form)
+    deadline_s = time.monotonic() + 60
+    with pytest.raises(EnvFailed, match=f"environment 0: .*boom.*{MAX_REBUILDS} times"):
+        environments.reset(SEEDS)
+        while time.monotonic() < deadline_s:  # else: it is rebuilt for ever
+            environments.step(push(environments))
+
+
 def test_a_process_that_ends_at_its_start_is_given_up_with_its_code(make, monkeypatch):
     monkeypatch.setattr("producers.guarded_env.MAX_REBUILDS", 1)
     kwargs = {"how": "exit-at-start"}

@@ -44,6 +44,48 @@ def test_judgements(because, vital, state):
     assert bool(found.reason) == (state != "ok")
 
 
+@pytest.mark.parametrize(
+    ("because", "fruit_s", "state"),
+    [
+        ("something came of it lately", 900.0, "ok"),
+        ("it is still early", 880.0, "ok"),
+        ("nothing came of it for long", 879.0, "stuck"),
+        ("nobody counts that in its role", None, "ok"),
+    ],
+)
+def test_work_of_which_nothing_comes(because, fruit_s, state):
+    vital = Vital(0.0, 999.0, 999.0, 999.0, "it may step", fruit_s)
+    found = judge(vital, Limits(10.0, 60.0, barren_after_s=120.0), 1000.0)
+    assert found.state == state, because
+
+
+@pytest.mark.parametrize("role", ["worker", "evaluator"])
+def test_steps_that_nothing_can_be_learnt_from_do_not_save_a_process(role):
+    """A minute of good ones, then only others; its metrics move all the time."""
+    history, limits = History(role, 0.0), limits_of(SPEC, role)
+    assert limits.barren_after_s == 3 * SPEC.env.step_timeout_s + 10
+    values = STILL | {"evaluating": 1.0}
+    found = {}
+    for second in range(1, 400):
+        more = {"vector_steps": second, "usable_steps": min(second, 60)}
+        history.hear(point(role, values | more), float(second))
+        found[second] = judge(history.look(SPEC, 0, second), limits, second)
+    first = min(second for second, each in found.items() if each.state == "stuck")
+    assert first == 61 + limits.barren_after_s
+    assert f"no step of {first - 60} s can be learnt from" in found[first].reason
+
+
+def test_a_pause_is_no_time_without_fruit():
+    history, limits = History("worker", 0.0), limits_of(SPEC, "worker")
+    for second in range(1, 1000):
+        paused = SPEC.model_copy(update={"state": "paused"})
+        spec = paused if second < 700 else SPEC
+        values = STILL | {"vector_steps": second, "usable_steps": 5.0}
+        history.hear(point("worker", values), float(second))
+        state = judge(history.look(spec, 0, second), limits, second).state
+        assert state == "ok" or second > 699 + limits.barren_after_s
+
+
 def test_a_long_silence_at_the_start_may_be_allowed():
     assert judge(Vital(0.0), Limits(500.0, 60.0), 400.0).state == "ok"
     assert judge(Vital(0.0), Limits(300.0, 60.0), 400.0).state == "dead"

@@ -14,7 +14,12 @@ from learner.dedup import Ledger
 from learner.feed import Delivered
 from learner.gauges import Gauges
 from learner.intake import Intake
+from learner.lineage import TrainingData
+from learner.mixture import Mixture, divided_replay
+from learner.pace import Pace
 from learner.replay_buffer import ReplayBuffer
+from learner.source_runs import SourceRun
+from learner.sources import Source
 from schemas.experiment import from_values
 from schemas.tensors import pack
 from tests.unit.replay_batches import ENV, Stream
@@ -27,6 +32,7 @@ class FakeFeed:
 
     def __init__(self):
         self.log, self.refused, self.next_offset = deque(), [], 0
+        self.handled_offsets = []
 
     def fill(self, timeout_s):
         return bool(self.log)
@@ -36,7 +42,7 @@ class FakeFeed:
         return Delivered(0, self.next_offset - 1, self.log.popleft(), None)
 
     def handled(self, delivered):
-        pass
+        self.handled_offsets.append(delivered.offset)
 
     def refuse(self, message, error):
         self.refused.append(error)
@@ -73,25 +79,46 @@ def make_spec(*, n, length, envs=2, workers=1, **learner):
     return from_values(values).spec
 
 
-def make_intake(spec):
-    workers, ledger = spec.workers, Ledger("run")
-    windows = make_windows(spec, ledger)
-    for index in range(workers.replicas):
-        windows.started(f"w{index}", 1)
-    return Intake(
+def make_source(spec, *, name="test", share=1.0, is_own=True):
+    """A source whose log is a list."""
+    workers = spec.workers
+    return Source(
+        run=SourceRun(name, "run", share, is_own, spec),
+        log=None,
         feed=FakeFeed(),
-        ledger=ledger,
+        ledger=Ledger("run"),
         buffer=ReplayBuffer(
-            ENV, spec.learner.replay, unroll_length=workers.unroll_length
+            ENV,
+            divided_replay(spec.learner.replay, share),
+            unroll_length=workers.unroll_length,
         ),
-        limiter=make_limiter(spec),
-        windows=windows,
-        counters=Counters(),
-        gauges=Gauges(),
-        reporter=FakeReporter([]),
         log_was_cut={0: False},
         batch_rows=workers.unroll_length * workers.envs_per_worker,
     )
+
+
+def make_intake(spec, sources=None):
+    sources = sources or [make_source(spec)]
+    windows = make_windows(spec, sources[0].ledger)
+    for index in range(spec.workers.replicas):
+        windows.started(f"w{index}", 1)
+    limiter = make_limiter(spec)
+    shares = [source.run.share for source in sources]
+    return Intake(
+        sources=sources,
+        replay=Mixture([source.buffer for source in sources], shares),
+        limiter=limiter,
+        pace=Pace(sources, limiter, spec.learner),
+        windows=windows,
+        counters=Counters(),
+        data=TrainingData(),
+        gauges=Gauges(),
+        reporter=FakeReporter([]),
+    )
+
+
+def feed_of(intake):
+    return intake.sources[0].feed
 
 
 class Flow:
@@ -117,7 +144,7 @@ class Flow:
             self._work(index, stream)
         self.intake.take_in()
         limiter, batch_size = self.intake.limiter, self.spec.learner.batch_size
-        while limiter.can_sample(batch_size) and self.intake.buffer.samplable_rows:
+        while limiter.can_sample(batch_size) and self.intake.replay.samplable_rows:
             limiter.sample(batch_size)
             self.samples += batch_size
         after = (*self.made, *self.emitted, self.intake.counters.batches, self.samples)
@@ -133,7 +160,9 @@ class Flow:
         end = self.emitted[index] + self.length
         while end - 1 + stream.n <= self.made[index]:  # its last row's horizon
             batch = stream.batch(self.emitted[index], end)
-            self.intake.feed.log.append(replace(batch, sequence=end // self.length - 1))
+            feed_of(self.intake).log.append(
+                replace(batch, sequence=end // self.length - 1)
+            )
             self.emitted[index], end = end, end + self.length
 
 
@@ -160,7 +189,7 @@ def test_worker_and_learner_never_wait_for_each_other(
     while any(m < s.steps for m, s in zip(flow.made, flow.streams, strict=True)):
         # Credit is sent at most each 50 ms and repeated each second.
         idle = 0 if flow.turn() else idle + 1
-        assert idle < 15, (flow.made, flow.intake.buffer.rows, flow.samples)
+        assert idle < 15, (flow.made, flow.intake.replay.rows, flow.samples)
     assert flow.samples > 0
 
 
@@ -171,11 +200,13 @@ def test_the_limiter_alone_leaves_room_for_the_n_step_horizon():
     limiter = intake.limiter
     inserted = 0
     while limiter.can_insert_batch(16):
-        intake.buffer.insert(stream.batch(inserted, inserted + 8), 0, inserted)
+        intake.sources[0].buffer.insert(
+            stream.batch(inserted, inserted + 8), 0, inserted
+        )
         limiter.insert(16)
-        limiter.resize(intake.buffer.learnable_rows)
+        limiter.resize(intake.replay.learnable_rows)
         inserted += 8
-    assert intake.buffer.samplable_rows > 0
+    assert intake.replay.samplable_rows > 0
 
 
 def test_batches_are_let_in_while_nothing_can_be_sampled_whatever_the_limiter_says():
@@ -183,11 +214,11 @@ def test_batches_are_let_in_while_nothing_can_be_sampled_whatever_the_limiter_sa
     intake.limiter.insert(10_000)
     intake.limiter.resize(100)
     assert not intake.limiter.can_insert_batch(8)
-    assert intake.is_open and intake.room >= 1
+    assert intake.open_sources and intake.room >= 1
     stream = Stream("w0", 12, 2, ENDLESS, 3)
-    intake.feed.log.append(stream.batch(0, 12))
-    assert intake.take_in() and intake.buffer.samplable_rows > 0
-    assert not intake.is_open and intake.room < 1
+    feed_of(intake).log.append(stream.batch(0, 12))
+    assert intake.take_in() and intake.replay.samplable_rows > 0
+    assert not intake.open_sources and intake.room < 1
 
 
 def test_rows_that_are_not_finite_do_not_count_and_are_told_of():
@@ -196,32 +227,32 @@ def test_rows_that_are_not_finite_do_not_count_and_are_told_of():
     stream = Stream("w0", 400, 2, ENDLESS, 1)
     nothing = {"": pack(np.full((5, 2, 4), np.nan, "<f4"))}
     batches = [replace(b, sequence=i) for i, b in enumerate(stream.batches(4))]
-    intake.feed.log.extend(replace(b, observations=nothing) for b in batches[:60])
-    while intake.feed.log:
+    feed_of(intake).log.extend(replace(b, observations=nothing) for b in batches[:60])
+    while feed_of(intake).log:
         assert intake.take_in()
-    assert (intake.buffer.rows, intake.buffer.samplable_rows) == (480, 0)
-    assert intake.counters.env_steps == 480 == intake.buffer.dropped_rows
+    assert (intake.replay.rows, intake.replay.samplable_rows) == (480, 0)
+    assert intake.counters.env_steps == 480 == intake.replay.dropped_rows
     # They have earned nothing: no burst of samples on the first good row.
     assert intake.limiter.diff == 0 and not intake.limiter.can_sample()
     kind, severity, reason = intake.reporter.events[0]
     assert (kind, severity) == ("rows-refused", "alert")
     assert "w0 sequence 0: 8 of 8 rows cannot be learnt from" in reason
-    intake.feed.log.extend(batches[60:])
+    feed_of(intake).log.extend(batches[60:])
     while intake.take_in():
         pass
-    assert intake.limiter.can_sample(4) and intake.buffer.samplable_rows > 0
-    assert intake.feed.log and not intake.is_open
+    assert intake.limiter.can_sample(4) and intake.replay.samplable_rows > 0
+    assert feed_of(intake).log and not intake.open_sources
 
 
 def test_a_full_buffer_is_sampled_though_rows_that_are_not_valid_take_room():
     spec = make_spec(n=1, length=4, capacity=64, min_size=64)
     intake, stream = make_intake(spec), Stream("w0", 200, 2, (3,), 1)
     batches = [replace(b, sequence=i) for i, b in enumerate(stream.batches(4))]
-    intake.feed.log.extend(batches)
+    feed_of(intake).log.extend(batches)
     while intake.take_in():
         pass
     assert intake.limiter.can_sample(4)
-    assert intake.feed.log  # and inserting waits for the samples
+    assert feed_of(intake).log  # and inserting waits for the samples
 
 
 @pytest.mark.parametrize("bad", ["shape", "data", "action"])
@@ -236,9 +267,9 @@ def test_a_refused_batch_gives_its_credit_back(bad):
     changes = {"observations": {"": wrong}}
     if bad == "action":
         changes = {"actions": {"": pack(np.full((8, 2), 1000))}}
-    intake.feed.log.append(stream.batch(0, 8, **changes))
+    feed_of(intake).log.append(stream.batch(0, 8, **changes))
     intake.take_in()
-    assert len(intake.feed.refused) == 1
+    assert len(feed_of(intake).refused) == 1
     intake.windows.grant(1.0, room=99.0)
     assert intake.windows.allowed_step("w0") == 8 + 2 * 8  # unrolls of 8 steps
 
@@ -269,7 +300,7 @@ def test_a_slow_worker_is_not_starved_by_a_fast_one():
     fast, slow = flow.made
     assert slow == 10 * 4, "never held up, whatever the other does"
     assert 20 * slow < fast < flow.streams[0].steps, "which has more to do yet"
-    chunks = flow.intake.buffer.references().chunks
+    chunks = flow.intake.sources[0].buffer.references().chunks
     taken = [chunk.first_step for chunk in chunks if chunk.worker == "w1"]
     assert taken == list(range(0, flow.emitted[1], 4))
     # The first of its last two unrolls waits for the second's rows.

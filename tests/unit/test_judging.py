@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infra.control import judging, leader_duties
+from infra.control import endings, judging, leader_duties
 from infra.control.desired import Desired, Entry, PublishedExperiment
 from infra.control.election import Cluster
 from infra.control.judging import Case, Judge, Verdict
@@ -34,6 +34,7 @@ class PlayedFollower:
 
     def __init__(self, settings: Settings, name: str, run_id: str) -> None:
         self.progress = Progress(run_id)
+        self.lag: dict[str, int | None] = {}
         self.reads: list[float] = []
 
     def read_to_end(self, timeout_s: float = 30.0) -> None:
@@ -77,7 +78,7 @@ class Played:
         self.finished: list[int] = []
         self.cases: dict[str, Case] = {}
         self._done: set[Hashable] = set()
-        monkeypatch.setattr(leader_duties, "publish_status", self._publish)
+        monkeypatch.setattr(endings, "publish_status", self._publish)
         monkeypatch.setattr(leader_duties, "ensure_experiment_topics", lambda *_: None)
         notices = SimpleNamespace(status=lambda *_, **__: None, event=lambda *_: None)
         leadership = SimpleNamespace(is_sure=True, live_roles=self._live_roles)

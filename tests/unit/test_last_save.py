@@ -37,14 +37,14 @@ def _learner(monkeypatch, store, identity_error):
     monkeypatch.setattr(saver_module, "read_identity", read_identity)
     monkeypatch.setattr(saver_module, "to_files", lambda snapshot: {})
     saver = Saver(store, None, "t", lambda offsets: None, None, Reporter())
-    feed = SimpleNamespace(dead_letters_under_way=False)
+    source = SimpleNamespace(feed=SimpleNamespace(dead_letters_under_way=False))
     parts = SimpleNamespace(
         context=SimpleNamespace(spec=SimpleNamespace(learner=None)),
-        intake=SimpleNamespace(gauges=None, feed=feed),
+        intake=SimpleNamespace(gauges=None, sources=[source]),
         saver=saver,
     )
     learner = Learner(parts)
-    snapshot = SimpleNamespace(epoch=1, number=2)
+    snapshot = SimpleNamespace(epoch=1, number=2, log=None)
     monkeypatch.setattr(learner, "snapshot", lambda: snapshot)
     return learner
 
@@ -95,7 +95,7 @@ def test_a_last_save_that_failed_is_in_the_exit_code(problem, code):
     )
     reporter, sender = Reporter(), SimpleNamespace(flush=lambda timeout_s: 0)
     stop = SimpleNamespace(reason="the test")
-    found = train._learn(None, stop, 1, sender, reporter, None, None, imported)
+    found = train._learn(None, stop, 1, sender, reporter, None, None, [], imported)
     assert found == code and done == ["report", "close"]
     alerts = [reason for _, severity, reason in reporter.events if severity == "alert"]
     assert alerts == ([f"no last checkpoint: {problem}"] if problem else [])

@@ -8,8 +8,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = [
-    "schemas", "infra", "producers", "stream_processors", "learner", "rollstream",
-    "benchmarks",
+    "schemas", "infra", "producers", "stream_processors", "learner", "archive",
+    "rollstream", "benchmarks",
 ]  # fmt: skip
 MAY_IMPORT = {
     "schemas": set(),
@@ -17,15 +17,18 @@ MAY_IMPORT = {
     "producers": {"schemas", "infra"},
     "stream_processors": {"schemas", "infra"},
     "learner": {"schemas", "infra"},
+    "archive": {"schemas", "infra"},
     "rollstream": set(PACKAGES),
-    "benchmarks": {"schemas", "infra", "learner", "producers"},
+    "benchmarks": {"schemas", "infra", "learner", "producers", "archive"},
 }
 FENCES = {
     "torch": {"learner"},
     "onnx": {"learner"},
     "onnxscript": {"learner"},
     "faust": {"stream_processors"},
-    "gymnasium": {"producers"},
+    "gymnasium": {"producers", "archive"},
+    "pyarrow": {"archive"},
+    "minari": {"archive"},
     "onnxruntime": {"producers", "learner"},
     "kazoo": {"infra"},
 }

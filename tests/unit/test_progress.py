@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from infra.control.statuses import summary_of
-from infra.monitoring.progress import EVALUATIONS, Progress, judge
+from infra.monitoring.progress import EVALUATIONS, INCARNATIONS, Progress, judge
 from infra.monitoring.summary import Summary, summarise
 from schemas.experiment import StopSpec
 from schemas.records import (
@@ -60,6 +60,18 @@ def test_counters_of_incarnations_add_up():
     )
     assert found.total("worker", "env_steps") == 30 + 7 + 100
     assert found.total("worker", "unknown") == 0
+
+
+def test_of_a_worker_that_is_started_for_weeks_sums_are_kept_not_each_start():
+    found = Progress(RUN)
+    for incarnation in range(1_000):
+        for steps in (5, 10):
+            found.add(point("worker", 0, incarnation, env_steps=steps))
+    found.add(point("worker", 1, 3, env_steps=7))
+    found.add(point("worker", 0, 17, env_steps=10))  # late, and counted already
+    found.add(point("worker", 0, 998, env_steps=11))  # late, and one more
+    assert found.total("worker", "env_steps") == 10_000 + 7 + 1
+    assert sum(map(len, found._counters.values())) <= INCARNATIONS + 1
 
 
 def test_the_mean_return_is_of_the_last_hundred_episodes():
@@ -132,6 +144,7 @@ def test_a_summary_speaks_of_the_version_that_passed():
         env_steps_before=500,
     )  # fmt: skip
     assert (summary.policy_version, summary.eval_return_mean) == (3, 490.0)
+    assert summary.policy == "3 (evaluated)"
     assert (summary.env_steps, summary.env_steps_per_s) == (900, 200.0)
     assert summary.resumed and summary.reached and summary.dead_letters == 2
     assert Summary.from_json(summary.to_json()) == summary

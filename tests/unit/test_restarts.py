@@ -1,6 +1,14 @@
+import math
+
 import pytest
 
-from infra.control.restarts import MAX_FAILURES, Failures, after_failure
+from infra.control.restarts import (
+    MAX_FAILURES,
+    Failures,
+    after_failure,
+    after_no_start,
+    after_refusal,
+)
 from infra.control.scheduler import Assignment, wanted_roles
 from schemas.experiment import load_file
 from tests.unit.test_experiment import SAMPLE
@@ -38,6 +46,32 @@ def test_the_spec_says_after_how_many_failures():
 def test_a_healthy_minute_forgives():
     failures = after_failure(Failures(count=5, total=5), 0.0, 61.0, 0.0)
     assert (failures.count, failures.total) == (1, 6)
+
+
+def test_a_host_that_starts_nothing_is_tried_for_ever_and_ever_later():
+    failures, delays = Failures(count=2), []
+    for _ in range(2_000):
+        failures = after_no_start(failures, 100.0, jitter=0.0)
+        delays.append(failures.retry_at_s - 100.0)
+    assert delays[:9] == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    assert max(delays) == 30.0 and not failures.gave_up
+    # The process itself has failed no oftener for that.
+    assert (failures.count, failures.unstarted) == (2, 2_000)
+    crashed = after_failure(failures, 99.0, 100.0, 0.0, max_failures=4)
+    assert (crashed.count, crashed.unstarted, crashed.gave_up) == (3, 0, False)
+
+
+def test_where_nobody_else_can_start_it_it_is_given_up():
+    failures = Failures()
+    for expected in (False, False, True):
+        failures = after_no_start(failures, 100.0, 0.0, max_failures=3)
+        assert failures.gave_up is expected
+
+
+def test_what_another_start_cannot_mend_is_given_up_at_once():
+    failures = after_refusal(Failures())
+    assert failures.gave_up and failures.total == 1
+    assert failures.retry_at_s == math.inf
 
 
 def test_a_spec_wants_its_replicas():

@@ -159,14 +159,75 @@ def test_rewards_that_are_not_finite_are_recorded_but_not_valid(make):
     assert rewards[1] == 0.1 and np.isnan(rewards[6]) and np.isposinf(rewards[7])
 
 
+def test_rows_are_counted_while_the_unroll_is_under_way(make):
+    environments = make("OddRewards-v0", 1)
+    rollout, actor = Rollout(environments, SEEDS), random_actor(environments)
+    seen = []
+    rollout.collect(actor, 8, lambda: seen.append(rollout.look()))
+    assert [found.usable for found in seen] == [1, 2, 3, 4, 5, 6, 6]
+    assert [found.unusable for found in seen] == [0, 0, 0, 0, 0, 0, 1]
+    assert [bool(found.odd) for found in seen] == [False] * 6 + [True]
+    assert seen[-1].odd == "environment 0: the reward of step 6 is nan"
+    rollout.collect(actor, 8)
+    whole = rollout.look()
+    assert (whole.usable, whole.unusable) == (12, 4)
+    assert whole.odd == "environment 0: the reward of step 14 is nan"
+    assert rollout.look() == replace(whole, odd=""), "it is told once"
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "usable", "odd"),
+    [
+        ({}, 12, ""),
+        ({"reward": "nan", "ever": True}, 0, "the reward of step 0 is nan"),
+        # The observation before the first step is the reset's, and a number.
+        ({"blind": True, "ever": True}, 0, "the observation of step 1 is nan at [0]"),
+        # Step 3 leads to it, and step 4 begins there.
+        ({"at": 3, "blind": True}, 8, "the observation of step 3 is nan at [0]"),
+    ],
+)
+def test_an_environment_of_which_nothing_can_be_learnt_is_found(
+    make, kwargs, usable, odd
+):
+    environments = make("StepCount-v0", 2, kwargs={"at": 1} | kwargs)
+    rollout = Rollout(environments, SEEDS)
+    rollout.collect(random_actor(environments), 6)
+    found = rollout.look()
+    assert (found.usable, found.unusable) == (usable, 12 - usable)
+    assert found.odd == (odd and f"environment 0: {odd}")
+
+
+def test_a_crash_is_told_while_the_unroll_is_under_way(make):
+    """One that hangs in each step would not come to the unroll's end for hours."""
+    kwargs = {"how": "raise", "bad_seed": SEEDS.episode(1, 0)}
+    environments = make("Misbehaving-v0", kwargs=kwargs)
+    rollout, seen = Rollout(environments, SEEDS), []
+    rollout.collect(
+        random_actor(environments), 6, lambda: seen.append(rollout.look().crash)
+    )
+    assert seen == ["", "", "", "environment 1: ValueError('boom')", ""]
+
+
+def test_resets_are_neither_good_nor_bad(make):
+    environments = make("E3-v0", 2)
+    rollout = Rollout(environments, SEEDS)
+    rollout.collect(random_actor(environments), 12)
+    found = rollout.look()
+    # Of 12 rows of each, every fourth is a reset.
+    assert (found.usable, found.unusable, found.odd) == (18, 0, "")
+
+
 def test_a_crash_marks_its_row_and_aborts_its_episode(make):
     kwargs = {"how": "raise", "bad_seed": SEEDS.episode(1, 0)}
     environments = make("Misbehaving-v0", kwargs=kwargs)
-    unroll = Rollout(environments, SEEDS).collect(random_actor(environments), 6)
+    rollout = Rollout(environments, SEEDS)
+    unroll = rollout.collect(random_actor(environments), 6)
     assert unroll.rows.valid[:, 1].tolist() == [1, 1, 1, 0, 0, 1]
     assert unroll.rows.truncated[:, 1].tolist() == [0, 0, 0, 1, 0, 0]
     assert unroll.rows.valid[:, 0].all()
-    assert [failure.env for failure in unroll.failures] == [1]
+    found = rollout.look()
+    assert (found.crashes, found.crash) == (1, "environment 1: ValueError('boom')")
+    assert (found.usable, found.unusable) == (10, 1), "and a reset"
     finished = unroll.finished
     assert finished["endings"].tolist() == [2] and finished["lengths"].tolist() == [3]
 

@@ -12,12 +12,18 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra.control import forked
+from infra.control import fork_client, forked, spawning
+from infra.control.children import EXIT_NOT_STARTED, NotStarted, Pending
 from infra.control.forked import EXIT_UNKNOWN, ForkedProcess
+from infra.control.restarts import HEALTHY_AFTER_S
 from infra.control.role import PARENT_PID
+from infra.control.scheduler import FORKED, Assignment
 from infra.control.spawning import ExecSpawner, ForkServerSpawner
+from infra.control.supervisor import Supervisor
+from infra.settings import Settings
 
 PROBE = "tests.unit.fork_probe"
+WAITS = "tests.unit.waits_at_import"
 ROOT = Path(__file__).parents[2]
 
 
@@ -32,8 +38,8 @@ def env(monkeypatch):
 def make():
     made = []
 
-    def make_spawner(*preload):
-        made.append(ForkServerSpawner([PROBE], preload))
+    def make_spawner(*preload, **options):
+        made.append(ForkServerSpawner([PROBE], preload, **options))
         return made[-1]
 
     yield make_spawner
@@ -213,7 +219,7 @@ def test_variables_that_only_a_start_can_set_are_not_ignored(make, run, caplog):
 
 
 def test_what_a_frozen_server_forks_too_late_does_not_live(make, run, monkeypatch):
-    monkeypatch.setattr(forked, "ANSWER_S", 0.3)
+    monkeypatch.setattr(fork_client, "ANSWER_S", 0.3)
     warm = make()
     run(warm, "exit", "0")[0].wait()
     server = psutil.Process(warm.server.pid)
@@ -227,3 +233,150 @@ def test_what_a_frozen_server_forks_too_late_does_not_live(make, run, monkeypatc
     until(lambda: server.children() == [])
     child.terminate()
     assert child.wait() in (0, -signal.SIGTERM)
+
+
+@pytest.fixture
+def gate(tmp_path, env):
+    """The file that the import of WAITS waits for."""
+    env["WAITS_FOR"] = str(tmp_path / "gate")
+    return tmp_path / "gate"
+
+
+def is_importing(server):
+    return server.importing_for_s > 0 and server.importing == WAITS
+
+
+def test_nobody_waits_for_a_module_that_hangs_at_import(make, run, gate):
+    impatient = make(WAITS, is_patient=False)
+    began_s = time.monotonic()
+    children = [run(impatient, "exit", str(code))[0] for code in (3, 4)]
+    looks = [child.poll() for child in children for _ in range(50)]
+    assert time.monotonic() - began_s < 5.0, "it would wait for ever"
+    assert set(looks) == {None} and [child.pid for child in children] == [-1, -1]
+    until(lambda: is_importing(impatient.server))
+    server = impatient.server
+    gate.touch()
+    assert [child.wait() for child in children] == [3, 4]
+    assert all(isinstance(child.child, ForkedProcess) for child in children)
+    assert impatient.server is server
+    # With a server that is ready there is nothing to wait for.
+    assert isinstance(run(impatient, "exit", "5")[0], ForkedProcess)
+
+
+def test_a_start_that_took_too_long_says_which_module_hangs(
+    make, run, gate, monkeypatch
+):
+    impatient = make(WAITS, is_patient=False)
+    late, _ = run(impatient, "exit", "3")
+    until(lambda: is_importing(impatient.server))
+    monkeypatch.setattr(spawning, "START_S", 0.0)
+    assert late.poll() == late.returncode == EXIT_NOT_STARTED
+    assert f"module {WAITS} hangs at import" in late.reason
+    late.kill()
+    assert late.wait() == EXIT_NOT_STARTED, "what ended has ended"
+    # What comes later waits for the same imports, which may only be slow.
+    monkeypatch.undo()
+    server = impatient.server
+    again, _ = run(impatient, "exit", "4")
+    gate.touch()
+    assert again.wait() == 4 and impatient.server is server
+
+
+def test_a_role_that_waits_for_imports_in_vain_fails_and_is_not_well():
+    # Else it would be started again for ever, as one that fails once a day.
+    assert spawning.START_S < HEALTHY_AFTER_S
+
+
+def test_whoever_has_time_waits_and_is_told_in_the_end(make, run, gate, monkeypatch):
+    monkeypatch.setattr(spawning, "PATIENT_START_S", 0.5)
+    patient = make(WAITS)
+    for _ in range(2):
+        failed, _ = run(patient, "exit", "3")
+        assert isinstance(failed, NotStarted) and WAITS in failed.reason
+    assert failed.poll() == EXIT_NOT_STARTED
+
+
+def test_a_signal_before_the_start_ends_it(make, run, gate):
+    impatient = make(WAITS, is_patient=False)
+    children = [run(impatient, "serve")[0] for _ in range(3)]
+    children[0].send_signal(signal.SIGTERM)
+    children[1].kill()
+    assert [child.poll() for child in children[:2]] == [-signal.SIGTERM, -9]
+    gate.touch()
+    until(lambda: children[2].poll() is None and children[2].pid > 0)
+    pids = [child.pid for child in psutil.Process(impatient.server.pid).children()]
+    assert pids == [children[2].pid]
+    children[2].kill()
+    assert children[2].wait() == -signal.SIGKILL
+
+
+def test_one_that_was_asked_for_and_is_not_wanted_any_more_does_not_live(make, run):
+    impatient = make(is_patient=False)
+    first, _ = run(impatient, "exit", "0")
+    assert first.wait() == 0
+    server = psutil.Process(impatient.server.pid)
+    server.suspend()
+    child, _ = run(impatient, "serve")
+    assert isinstance(child, Pending) and child.poll() is None
+    child.send_signal(signal.SIGTERM)
+    assert child.poll() == -signal.SIGTERM
+    server.resume()
+    again, _ = run(impatient, "exit", "6")
+    assert again.wait() == 6
+    until(lambda: server.children() == [])
+
+
+def test_why_nothing_can_be_forked_is_told_once_however_many_wait(make, run, caplog):
+    impatient = make("tests.unit.starts_threads", is_patient=False)
+    children = [run(impatient, "exit", str(code))[0] for code in range(3, 7)]
+    assert [child.wait() for child in children] == [3, 4, 5, 6]
+    late, _ = run(impatient, "exit", "7")
+    assert isinstance(late, subprocess.Popen) and late.wait() == 7
+    (warning,) = [line for line in caplog.messages if "from nothing" in line]
+    assert "starts_threads started threads" in warning
+
+
+def test_a_server_that_dies_at_each_import_is_given_up(make, run, caplog):
+    impatient = make("tests.unit.dies_at_import", is_patient=False)
+    child, _ = run(impatient, "exit", "3")
+    assert child.wait() == 3
+    assert isinstance(child.child, subprocess.Popen)
+    assert "the fork server ended with code -9" in caplog.text
+    assert caplog.text.count("has died") == 2
+
+
+def test_a_server_that_imports_for_ever_is_replaced_in_the_end(
+    make, run, gate, monkeypatch
+):
+    impatient = make(WAITS, is_patient=False)
+    child, _ = run(impatient, "exit", "3")
+    first = impatient.server
+    until(lambda: is_importing(first))
+    monkeypatch.setattr(spawning, "HOPELESS_S", 0.0)
+    assert child.poll() is None and impatient.server is not first
+    assert not psutil.pid_exists(first.pid)
+    monkeypatch.undo()
+    gate.touch()
+    assert child.wait() == 3
+
+
+def test_a_supervisor_goes_on_meanwhile_and_hears_why_in_the_end(
+    tmp_path, gate, monkeypatch
+):
+    monkeypatch.setenv("WAITS_FOR", str(gate))
+    spawner = ForkServerSpawner(FORKED, (WAITS,), is_patient=False)
+    supervisor = Supervisor(Settings(), "exp", tmp_path / "logs", spawner)
+    worker = Assignment("worker", 0)
+    try:
+        supervisor.start([worker])
+        assert supervisor.poll() == []
+        view = supervisor.views()[worker]
+        assert (view.state, view.pid) == ("starting", -1)
+        until(lambda: is_importing(spawner.server))
+        monkeypatch.setattr(spawning, "START_S", 0.0)
+        (gone,) = supervisor.poll()
+        assert gone.code == EXIT_NOT_STARTED
+        assert f"module {WAITS} hangs at import" in gone.last_line
+    finally:
+        supervisor.stop(0.5)
+        spawner.close()

@@ -109,7 +109,7 @@ def test_a_module_that_cannot_be_imported_is_named(rollstream, tmp_path, monkeyp
     monkeypatch.setattr(sys, "path", [*sys.path])
     for module, raised in (("quits", "SystemExit(3)"), ("raises", "'boom'")):
         code, out, err = rollstream("init", "--env-module", module)
-        assert (code, out) == (1, "") and raised in err and f"{module!r}" in err
+        assert (code, out) == (2, "") and raised in err and f"{module!r}" in err
 
 
 def test_init_overwrites_only_when_told_to(rollstream, tmp_path):
@@ -124,7 +124,7 @@ def test_init_overwrites_only_when_told_to(rollstream, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["--env", "CartPol-v1"], 1, "(did you mean CartPole-v1"),
+        (["--env", "CartPol-v1"], 2, "(did you mean CartPole-v1"),
         (["--env", "os:X-v0"], 2, "ROLLSTREAM_ENV_MODULES"),
         (["--env", "Pendulum-v1"], 2, "expected one discrete action for dqn"),
         (["--name", "A_B"], 2, "--name: experiment name: expected 1 to 63"),

@@ -9,10 +9,15 @@ import pytest
 from infra.control.desired import PublishedExperiment
 from infra.control.placement import Demand, RoleKey
 from infra.control.plans import (
+    MAX_AGENT_BYTES,
     MAX_PLAN_BYTES,
+    AgentFacts,
     BadNode,
+    Capacity,
     Plan,
+    Trouble,
     chunks,
+    parse_agent,
     parse_plan,
     thousandths,
 )
@@ -23,8 +28,11 @@ from infra.control.wants import (
     counts_of,
     current_places,
     demand_of,
+    hosts_of,
     key_of,
+    least_roles,
     new_plans,
+    placed_of,
 )
 from schemas.experiment import from_values
 from tests.unit.test_experiment import values
@@ -117,3 +125,47 @@ def test_transactions_are_cut_to_what_fits():
 )
 def test_amounts_are_counted_in_thousandths_rounded_up(amount, expected):
     assert thousandths(amount) == expected
+
+
+def test_of_an_elastic_role_the_fewest_are_missed():
+    known = published(spec__workers="{replicas: 3, min: 2, max: 8}")
+    spec = known.experiment.spec
+    assert [each.key for each in least_roles(spec) if each.role == "worker"] == [
+        "worker/0", "worker/1",
+    ]  # fmt: skip
+    fixed = published(spec__workers__replicas="3").experiment.spec
+    assert sum(each.role == "worker" for each in least_roles(fixed)) == 3
+    assert least_roles(published(spec__state="stopped").experiment.spec) == []
+
+
+@pytest.mark.parametrize(
+    ("because", "placed", "asked", "got"),
+    [
+        ("all of them fit", 4, Counts(4, 1), Counts(4, 1)),
+        ("one more does", 3, Counts(4, 1), Counts(3, 1)),
+        ("none does", 2, Counts(4, 1), Counts(2, 1)),
+        ("two were nowhere before", 1, Counts(4, 1), Counts(2, 1)),
+        ("fewer are always possible", 1, Counts(1, 1), Counts(1, 1)),
+    ],
+)
+def test_there_are_as_many_as_found_a_place(because, placed, asked, got):
+    where = {RoleKey("e", "worker", n): "h-1" for n in range(placed)}
+    where |= {RoleKey("e", "processor", 0): "h-1", RoleKey("f", "worker", 0): "h-1"}
+    assert placed_of("e", where, Counts(2, 1), asked) == got, because
+
+
+def test_an_agent_in_trouble_says_so_and_is_read_back():
+    facts = AgentFacts(host="h", pid=1, capacity=Capacity(cpu=2.0))
+    trouble = Trouble(reason="full", roles=("worker/0",))
+    said = facts.with_troubles({"exp": trouble})
+    assert parse_agent(said.to_json()) == said
+    (host,) = hosts_of({"h-1": said})
+    assert host.troubles == {"exp": trouble}
+    assert facts.with_troubles({}) == facts
+    # An agent that cannot be read would be taken for gone.
+    many = {f"e-{n}": Trouble(reason="\U0001f4a5" * 200) for n in range(900)}
+    much = {f"e-{n}": Trouble(roles=tuple(["worker/1"] * 512)) for n in range(60)}
+    for troubles in (many, much):
+        said = facts.with_troubles(troubles)
+        assert said.troubles and len(said.to_json()) <= MAX_AGENT_BYTES
+        assert parse_agent(said.to_json()) == said

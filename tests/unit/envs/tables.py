@@ -157,6 +157,24 @@ class Misbehaving(gymnasium.Env):
         self.closed += 1
 
 
+class NanEnds(gymnasium.Env):
+    """Its first episode is one step without a number; in its second it raises."""
+
+    observation_space = spaces.Box(0, 1e6, (1,), np.float64)
+    action_space = spaces.Discrete(2)
+    episodes = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.episodes += 1
+        return np.array([0.0]), {}
+
+    def step(self, action):
+        if self.episodes == 2:
+            raise ValueError("boom")
+        return np.array([0.0]), np.nan, True, False, {}
+
+
 class OddRewards(gymnasium.Env):
     """Gives its rewards as one kind of number after the other."""
 
@@ -222,14 +240,14 @@ class StepCount(gymnasium.Env):
     """Observes and rewards the number of steps so far; never ends.
 
     Step ``at`` gives ``reward`` (a number, or its text: a spec has no NaN), or is
-    followed by an observation that is NaN.
+    followed by an observation that is NaN; ``ever``: so do all after it.
     """
 
     observation_space = spaces.Box(0, 1e6, (1,), np.float64)
     action_space = spaces.Discrete(2)
 
-    def __init__(self, at=0, reward=None, blind=False):
-        self.at, self.reward, self.blind = at, reward, blind
+    def __init__(self, at=0, reward=None, blind=False, ever=False):
+        self.at, self.reward, self.blind, self.ever = at, reward, blind, ever
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -239,7 +257,7 @@ class StepCount(gymnasium.Env):
     def step(self, action):
         self.steps += 1
         observation, reward = float(self.steps), float(self.steps)
-        if self.steps == self.at:
+        if self.steps == self.at or (self.ever and self.steps > self.at):
             observation = np.nan if self.blind else observation
             reward = reward if self.reward is None else float(self.reward)
         return np.array([observation]), reward, False, False, {}
@@ -293,6 +311,7 @@ for _name, _entry, _vector in [
     ("StepCount", StepCount, None),
     ("Picture", Picture, None),
     ("Misbehaving", Misbehaving, None),
+    ("NanEnds", NanEnds, None),
     ("OddRewards", OddRewards, None),
     ("Nested", Nested, None),
     ("NotSupported", NotSupported, None),

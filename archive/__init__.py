@@ -1,0 +1,1 @@
+"""The past: trajectories kept as files, replayed, exchanged, and traced."""

@@ -1,0 +1,72 @@
+"""``rollstream bench``: this machine, measured with the production code."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from infra.settings import load_settings
+from rollstream.options import Json
+
+bench = typer.Typer(help="Measure this machine with the production code.")
+
+
+@bench.command(
+    "pipeline", epilog="Example: rollstream bench pipeline --envs 256 --seconds 10"
+)
+def bench_pipeline(
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
+    envs: Annotated[int, typer.Option(min=1, help="Environments a worker.")] = 256,
+    unroll: Annotated[int, typer.Option(min=1, help="Steps a record.")] = 32,
+    n_step: Annotated[int, typer.Option(min=1, help="n of the returns.")] = 3,
+    seconds: Annotated[float, typer.Option(min=1, help="How long.")] = 10.0,
+    rate: Annotated[
+        float, typer.Option(min=0, help="Env steps/s in all; 0: as fast as it goes.")
+    ] = 0.0,
+    flow: Annotated[str, typer.Option(help="free, credit or both.")] = "both",
+    as_json: Json = False,
+) -> None:
+    """Measure worker -> trajectories -> Faust -> replay -> decoded at the learner."""
+    # Here, not above: nothing else needs it.
+    from benchmarks.pipeline import Load, run_bench
+
+    load = Load(workers, envs, unroll, n_step, seconds, rate, flow)
+    run_bench(load_settings(), load, Console(stderr=as_json), as_json=as_json)
+
+
+@bench.command(
+    "replay-buffer", epilog="Example: rollstream bench replay-buffer --rows 1000000"
+)
+def bench_replay_buffer(
+    rows: Annotated[int, typer.Option(min=8192, help="Transitions.")] = 1_000_000,
+    as_json: Json = False,
+) -> None:
+    """Measure a full replay buffer: sampling, checkpoint, rebuilding from the log."""
+    # Here, not above: it imports torch.
+    from benchmarks.replay_buffer import run_bench
+
+    run_bench(load_settings(), rows, Console(stderr=as_json), as_json=as_json)
+
+
+@bench.command("startup", epilog="Example: rollstream bench startup --workers 20")
+def bench_startup(
+    workers: Annotated[int, typer.Option(min=1, help="How often to start one.")] = 20,
+    envs: Annotated[int, typer.Option(min=1, help="Environments a worker.")] = 64,
+    as_json: Json = False,
+) -> None:
+    """Measure how soon a worker is on the topic, and an environment has stepped."""
+    # Here, not above: nothing else needs it.
+    from benchmarks.startup import run_bench
+
+    run_bench(load_settings(), workers, envs, Console(stderr=as_json), as_json=as_json)
+
+
+@bench.command("replay", epilog="Example: rollstream bench replay --json")
+def bench_replay(as_json: Json = False) -> None:
+    """Measure how fast a past is archived and replayed, and how small it gets."""
+    # Here, not above: it imports pyarrow.
+    from benchmarks.past import run_bench
+
+    run_bench(load_settings(), Console(stderr=as_json), as_json=as_json)
