@@ -14,6 +14,7 @@ from archive.streams import SentStreams
 from archive.target import check_target, read_unfinished
 from archive.transactions import Transactions
 from infra.control.desired import PublishedExperiment
+from infra.kafka.dead_letters import REINJECTED
 from infra.settings import Settings
 from schemas.codec import encode
 from schemas.records import SourceRef, StreamEnd, Unroll
@@ -190,7 +191,7 @@ class Sending:
         headers: dict[str, str | bytes | None] = {REPLAYED: str(address)}
         if is_late:
             # For processors: it stands alone, and what it belongs to may be over.
-            pass
+            headers[REINJECTED] = str(address.offset)
         self._write(value, record.worker, headers)
         self._room.sent(partition, len(value), rows)
 

@@ -24,6 +24,8 @@ def main() -> None:
     try:
         run_command()
     except SystemExit as end:
+        # All is done and said: from here on it would only spoil the exit code.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         _wait_for_no_thread(end.code)
         raise
 

@@ -22,6 +22,7 @@ from tests.unit.test_experiment import SAMPLE
 ROOT = Path(__file__).parents[2]
 # 2 s on a machine that does nothing else.
 SOON_S = 8.0
+ONE_PARTITION = ("--set", "spec.topics.partitions=1", "--set")
 
 
 class Command:
@@ -110,18 +111,20 @@ def test_whenever_it_comes(rig, command):  # noqa: F811
     experiment = rig.spec()
     name = experiment.name
     arguments = {
-        "launch": [str(SAMPLE), "--set", f"metadata.name={name}", "--fresh"],
+        "launch": [str(SAMPLE), "--fresh", *ONE_PARTITION, f"metadata.name={name}"],
         "resume": [name],
         "scale": [name, "workers=3"],
     }[command]
     rig.launch(experiment)
     change(rig.settings, name, lambda e: in_state(e, "paused"))
-    codes = []
+    codes: list[int] = []
     while 0 not in codes:
         started = Command(command, *arguments)
         time.sleep(0.05 + 0.15 * len(codes))  # the moment is what is tried
         code, out, err = started.interrupt()
         codes.append(code)
+        if code != 130 and "KeyboardInterrupt" in err and "__main__.py" not in err:
+            continue  # Python was not ready yet, let alone what is tried here
         hint = "no agent runs: start one with `rollstream agent`\n"
         assert code in (0, 130), err
         assert err in ("", hint), f"after {len(codes)} tries"

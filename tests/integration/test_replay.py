@@ -26,7 +26,7 @@ from schemas.codec import decode, encode
 from schemas.records import Member, TransitionBatch, Unroll
 from schemas.topics import MEMBERS
 from tests.integration.processor_rig import wait_until
-from tests.integration.replay_rig import ENV, PARTITIONS, ReplayRig
+from tests.integration.replay_rig import ENV, PARTITIONS, ReplayRig, is_added
 
 pytestmark = pytest.mark.kafka
 ALL = Selection()
@@ -272,6 +272,23 @@ def begin(rig, name):
 
     with pytest.raises(Enough):
         replayed(rig, name, watch=watch, rate="200/s")
+
+
+def test_what_is_open_is_closed_though_it_was_killed_just_before(rig, monkeypatch):
+    rig.fill()
+    name = rig.publish("closed")
+
+    def killed(sending):
+        sending.commit()
+        raise Enough
+
+    with monkeypatch.context() as patch, pytest.raises(Enough):
+        patch.setattr(sending.Sending, "finish", killed)
+        replayed(rig, name)
+    assert not any(map(is_added, rig.trajectories(name)[1]))
+    assert replayed(rig, name).done
+    assert [r.worker for r in rig.trajectories(name)[1] if is_added(r)] == ["w1"]
+    rig.check_is_whole(name)
 
 
 def test_what_expires_while_it_waits_is_not_passed_over(rig, rollstream):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Consumer
@@ -95,6 +96,9 @@ def test_an_answer_that_does_not_come_ends_nothing(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Silent:
+        def list_topics(self, *_, **__):
+            return SimpleNamespace(topics={"some-topic": None})
+
         def describe_consumer_groups(self, groups, **_):
             return {group: Future() for group in groups}
 
