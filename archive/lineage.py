@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from archive.progress_log import selection_of
 from infra.errors import RollstreamError
 from schemas.records import DataRange, PolicyRef, ReplayProgress, TrainedOn
 from schemas.topics import PREFIX, TRAJECTORIES
@@ -213,7 +214,7 @@ def _origin(
                 _origin(
                     each.source_experiment,
                     each.source_run_id,
-                    each.selection,
+                    _chosen(each),
                     each.data,
                     told,
                     above | {(name, run_id)},
@@ -226,6 +227,14 @@ def _origin(
     return Origin(
         name, run_id, kind, selection, data, blank_steps, done, tuple(origins)
     )
+
+
+def _chosen(record: ReplayProgress) -> str:
+    """Return what was chosen, without where the past ended."""
+    try:
+        return selection_of(record)[0]
+    except (ValueError, AttributeError, TypeError):  # not one of our writers
+        return record.selection
 
 
 def _replays(told: Told, run_id: str | None) -> list[ReplayProgress]:

@@ -90,9 +90,9 @@ class Command:
 def launch(settings, tmp_path):
     started = []
 
-    def start(name, *arguments):
+    def start(name, *arguments, **environment):
         log = tmp_path / f"{name}-{len(started)}.log"
-        command = Command(name, *arguments, log=log)
+        command = Command(name, *arguments, log=log, **environment)
         started.append(command)
         return command
 
@@ -254,7 +254,14 @@ def test_a_changed_spec_is_refused_unless_fresh(launch):
 
 
 def test_a_role_that_cannot_start_ends_the_run_with_its_reason(launch):
-    run = launch("broken", "--env-module", "no_such_module")
-    code, _ = run.finish(timeout_s=60)
+    run = launch("broken", ROLLSTREAM_LEARNER_MODULES="no_such_module")
+    code, _ = run.finish(timeout_s=120)
     assert code == 1
-    assert "no_such_module" in run.log.read_text()
+    assert "No module named 'no_such_module'" in run.log.read_text()
+
+
+def test_a_module_that_is_not_there_is_refused_before_anything_starts(launch):
+    run = launch("refused", "--env-module", "no_such_module")
+    code, _ = run.finish(timeout_s=60)
+    assert code == 2
+    assert "No module named 'no_such_module'" in run.log.read_text()
