@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import heapq
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 from archive.blank import blanked, masked
 from archive.finished_episodes import FinishedEpisodes, Stream
 from archive.recorded import Recorded, Source
 from archive.selection import Selection
 from infra.errors import RollstreamError
+from schemas.errors import SchemaError
 from schemas.records import SourceRef, StreamEnd, Unroll
 
 Ends = Mapping[int, int]
 Tell = Callable[[str, int, int], None]
 """What is being done, how many offsets are done, and of how many."""
+
+_log = logging.getLogger("rollstream.archive")
 
 
 class NothingChosen(RollstreamError):
@@ -60,15 +65,27 @@ class Plan:
         """Return what is to be done about a record.
 
         In a stream of which something is wanted, what is not wanted is sent blank, up
-        to the last that is; other streams are left out.
+        to the last that is, which ends it; other streams are left out. So is what
+        cannot be opened: of that processors would make a dead letter.
         """
+        try:
+            return self._choose(recorded)
+        except SchemaError as exc:
+            _log.warning("%s is passed over: %s", recorded.address, exc)
+            return Chosen(recorded.address, None)
+
+    def _choose(self, recorded: Recorded) -> Chosen:
         address, record = recorded.address, recorded.record
         if isinstance(record, StreamEnd):
             return Chosen(address, record if self._has_ended(record) else None)
         if self.last is None:
             return Chosen(address, record, int(record.valid.array().sum()))
-        if record.sequence > self.last.get((record.worker, record.incarnation), -1):
+        last = self.last.get((record.worker, record.incarnation), -1)
+        if record.sequence > last:
             return Chosen(address, None)
+        if record.sequence == last:
+            # Nothing follows: processors would hold it, and its whole partition.
+            record = replace(record, end_of_stream=True)
         chosen = self.selection.choose(address, record, self.episodes)
         num_chosen = int(chosen.sum())
         if not num_chosen:
@@ -79,6 +96,10 @@ class Plan:
 
     def note(self, recorded: Recorded) -> None:
         """Take in a record while it is found out what is wanted."""
+        with suppress(SchemaError):  # told where it would be sent
+            self._note(recorded)
+
+    def _note(self, recorded: Recorded) -> None:
         record = recorded.record
         if isinstance(record, StreamEnd) or self.last is None:
             return
@@ -116,7 +137,8 @@ def make_plan(
             _all(source, ends), source, ends, "finding episodes", tell
         ):
             if selection.has_worker(recorded.record.worker):
-                plan.episodes.add(recorded.record)
+                with suppress(SchemaError):  # its episodes are not whole
+                    plan.episodes.add(recorded.record)
     plan.last = {}
     what = "finding what is wanted"
     for recorded in _told(_all(source, ends), source, ends, what, tell):

@@ -24,6 +24,7 @@ from archive.manifest import (
     append,
     create_manifest,
     read_manifest,
+    sync_directory,
 )
 from archive.parts import STEPS, UNROLLS, PartWriter
 from archive.recorded import SourceInfo
@@ -132,6 +133,8 @@ def _make_folders(path: Path) -> None:
     try:
         for place in (STEPS, UNROLLS):
             (path / place).mkdir(parents=True, exist_ok=True)
+        for each in (path, path.parent, path.parent.parent):
+            sync_directory(each)
     except OSError as exc:
         raise ArchiveError(
             f"{path}: cannot be made: {exc.strerror}",
@@ -141,7 +144,14 @@ def _make_folders(path: Path) -> None:
 
 def _take_lock(path: Path) -> int:
     # Held by the process, and by nobody once it is gone, however it went.
-    lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        lock = os.open(path / LOCK, flags, 0o644)
+    except OSError as exc:
+        raise ArchiveError(
+            f"{path / LOCK}: expected a file to write, found: {exc.strerror}",
+            "name another folder with --out",
+        ) from exc
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as exc:

@@ -7,8 +7,10 @@ ever appended, and are on the disk before anything depends on them.
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -26,6 +28,7 @@ from schemas.records import EnvDescription, Member
 
 FORMAT = 1
 NAME = "manifest.jsonl"
+MAX_BYTES = 1 << 30
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0)]
@@ -193,7 +196,7 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / NAME
     try:
-        data = path.read_bytes()
+        data = _read(path)
     except OSError as exc:
         raise ArchiveError(
             f"{path}: expected the manifest of an archive, found {exc.strerror}",
@@ -208,11 +211,22 @@ def read_manifest(folder: Path) -> Manifest:
     return Manifest(header, lines, len(whole))
 
 
+def _read(path: Path) -> bytes:
+    """Return what a plain file holds; a link, a pipe or a device is an OSError."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags), "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:
+            raise OSError(errno.EINVAL, "no plain file, or one that is too large")
+        return file.read(found.st_size)
+
+
 def create_manifest(folder: Path, header: Header) -> Manifest:
     """Begin an archive; its header is there whole, or not at all."""
     data = header.model_dump_json().encode() + b"\n"
     temporary = folder / f".{NAME}.tmp"
-    with temporary.open("wb") as file:
+    temporary.unlink(missing_ok=True)  # it may be a link
+    with temporary.open("xb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -224,7 +238,14 @@ def create_manifest(folder: Path, header: Header) -> Manifest:
 def append(folder: Path, manifest: Manifest, line: Line) -> None:
     """Write a line behind those that are known; it is on the disk afterwards."""
     data = line.model_dump_json().encode() + b"\n"
-    with (folder / NAME).open("r+b") as file:
+    number = os.open(folder / NAME, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(number, "r+b") as file:
+        file.seek(manifest.size)
+        if b"\n" in file.read():  # the lock was taken away from us
+            raise ArchiveError(
+                f"{folder}: expected nobody else to write it, found another's lines",
+                "begin again; let one process at a time archive into a folder",
+            )
         # Whatever is behind was torn off by a kill, and is no line.
         file.truncate(manifest.size)
         file.seek(manifest.size)

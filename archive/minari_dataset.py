@@ -242,12 +242,18 @@ def _check_hdf5(path: Path) -> None:
             "it is an HDF5 file, which takes h5py to read", "`pip install h5py`"
         ) from exc
     with h5py.File(path / "main_data.hdf5", "r") as file:
-        groups = [(file, 0)]
+        groups, seen = [(file, 0)], set()
         while groups:
             group, depth = groups.pop()
             for name in group:
                 is_here = isinstance(group.get(name, getlink=True), h5py.HardLink)
                 found = group[name] if is_here else None
+                if isinstance(found, h5py.Group):
+                    # Each once: two names for one, many times over, would never end.
+                    address = h5py.h5o.get_info(found.id).addr
+                    if address in seen:
+                        continue
+                    seen.add(address)
                 if isinstance(found, h5py.Group) and depth < _HDF5_DEPTH:
                     groups.append((found, depth + 1))
                 elif (

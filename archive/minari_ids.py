@@ -37,7 +37,7 @@ def dataset_folder(root: Path, dataset_id: str) -> Path:
             f"{dataset_id[:80]!r}"
         )
     folder = root / dataset_id
-    for each in (folder, *folder.parents):
+    for each in (folder / DATA, folder, *folder.parents):
         if each == root:
             break
         if each.is_symlink():

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from io import BufferedReader
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -21,10 +22,21 @@ from archive.recorded import Recorded
 from archive.restoring import restore
 from schemas.errors import SchemaError
 
+DAMAGE = (
+    SchemaError, pa.ArrowException, OSError, LookupError, ValueError, TypeError,
+    AttributeError,
+)  # fmt: skip
+"""What a file that is not what was written may raise, deep in its reader."""
+
 _MEND = (
     "restore the file from a copy; while the topic still has these offsets, archive it "
     "again into another folder (--out)"
 )
+# A pipe must not be waited for, nor a link be followed.
+_PLAINLY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MAX_GROUP_BYTES = 1 << 30
+_OTHER_BYTES = 256
+"""Of a row, beside its observation and action."""
 # A file that was checked once, as it was then, is not read twice for that.
 _checked: set[tuple[str, int, int, str]] = set()
 
@@ -52,7 +64,7 @@ def read_part(
             for each in _records(steps, unrolls, columns, first, end):
                 if first <= each.address.offset < end:
                     yield each
-        except (SchemaError, pa.ArrowException, KeyError, ValueError, TypeError) as exc:
+        except DAMAGE as exc:
             raise ArchiveDamaged(
                 f"{folder / STEPS / part.name}: cannot be read: {exc!r}", _MEND
             ) from exc
@@ -65,14 +77,21 @@ def _records(
     first: int,
     end: int,
 ) -> Iterator[Recorded]:
+    width = _OTHER_BYTES + sum(
+        each.size * np.dtype(each.dtype).itemsize
+        for each in (*columns.observation, *columns.action)
+    )
     group_of_steps = 0
     for group in range(unrolls.num_row_groups):
+        _check_rows(unrolls, group, _OTHER_BYTES)
         places = unrolls.read_row_group(
             group, columns=["offset", "rows"], use_threads=False
         )
         offsets = places.column("offset").to_numpy()
         has_steps = any(places.column("rows").to_pylist())
         if len(offsets) and offsets[0] < end and offsets[-1] >= first:
+            if has_steps:
+                _check_rows(steps, group_of_steps, width)
             yield from restore(
                 steps.read_row_group(group_of_steps, use_threads=False)
                 if has_steps
@@ -81,6 +100,16 @@ def _records(
                 columns,
             )
         group_of_steps += has_steps
+
+
+def _check_rows(file: pq.ParquetFile, group: int, row_bytes: int) -> None:
+    """Raise ValueError for a small file that would fill the memory once opened."""
+    rows = file.metadata.row_group(group).num_rows
+    if rows * row_bytes > _MAX_GROUP_BYTES:
+        raise ValueError(
+            f"group {group}: expected at most {_MAX_GROUP_BYTES:,} bytes, found "
+            f"{rows:,} rows of some {row_bytes:,}"
+        )
 
 
 def open_checked(folder: Path, place: str, name: str, mark: FileMark) -> BufferedReader:
@@ -94,7 +123,7 @@ def open_checked(folder: Path, place: str, name: str, mark: FileMark) -> Buffere
         # Neither the file nor its directory may lead out of the archive.
         directory = os.open(folder / place, os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
-            number = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=directory)
+            number = os.open(name, _PLAINLY, dir_fd=directory)
         finally:
             os.close(directory)
     except OSError as exc:

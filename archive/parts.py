@@ -31,10 +31,12 @@ STEPS, UNROLLS = "steps", "unrolls"
 
 MAX_ROWS = 1 << 20
 MAX_BYTES = 128 << 20
+MAX_RECORDS = 1 << 18
 """Where a part is cut; of opened arrays."""
 
 _GROUP_ROWS = 1 << 16
 _GROUP_BYTES = 16 << 20
+_GROUP_RECORDS = 4_096
 _LEVEL = 1
 # What is the same for many rows; numbers of a float are not.
 _DICTIONARY = [
@@ -106,7 +108,12 @@ class PartWriter:
     @property
     def is_full(self) -> bool:
         """Whether it is large enough."""
-        return self.tally.rows >= MAX_ROWS or self.tally.raw_bytes >= MAX_BYTES
+        tally = self.tally
+        return (
+            tally.rows >= MAX_ROWS
+            or tally.raw_bytes >= MAX_BYTES
+            or tally.records >= MAX_RECORDS
+        )
 
     def add(self, recorded: Recorded) -> None:
         """Take in a record, in the order of offsets."""
@@ -120,7 +127,11 @@ class PartWriter:
             self._group_bytes += each.raw_bytes
         self.tally.note(each)
         self._group.append(each)
-        if self._group_rows >= _GROUP_ROWS or self._group_bytes >= _GROUP_BYTES:
+        if (
+            self._group_rows >= _GROUP_ROWS
+            or self._group_bytes >= _GROUP_BYTES
+            or len(self._group) >= _GROUP_RECORDS
+        ):
             self._write_group()
 
     def finish(self, next_: int) -> Part:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaException
 
-from infra.errors import KafkaUnavailable
+from infra.errors import KafkaUnavailable, TopicError
 from infra.kafka.clients import Traffic, make_consumer
-from infra.kafka.reading import committed_offsets, watermarks
+from infra.kafka.reading import committed_offsets, partitions_of, watermarks
 from infra.kafka.topic_admin import describe_topics
 from infra.settings import Settings
 from schemas.topics import REPLAY, TRAJECTORIES, Topic, group_name, topic_name
@@ -47,10 +47,16 @@ class Room:
         """Ask the broker what the topics hold.
 
         Raises:
-            TopicError: they cannot be described.
+            KafkaUnavailable: they cannot be described now.
         """
         self._experiment = experiment
-        self._limits = _limits(settings, experiment)
+        try:
+            self._limits = _limits(settings, experiment)
+        except (TopicError, KeyError) as exc:  # it passes, or the next question tells
+            raise KafkaUnavailable(
+                f"what the topics of {experiment} hold cannot be had: {exc}",
+                "check that the brokers answer",
+            ) from exc
         self._consumers = {
             role: make_consumer(
                 settings,
@@ -122,9 +128,7 @@ class Room:
 
 def _unread(consumer: Consumer, topic: Topic, experiment: str) -> dict[int, int]:
     name = topic_name(topic, experiment)
-    partitions = sorted(
-        consumer.list_topics(name, timeout=10.0).topics[name].partitions
-    )
+    partitions = partitions_of(consumer, name)
     # Committed first: read second, the end cannot be behind it.
     committed = committed_offsets(consumer, name, partitions)
     found = {}

@@ -62,7 +62,8 @@ class Condition:
     value: float
 
     def __str__(self) -> str:
-        return f"{self.what}{self.comparison}{self.value:g}"
+        value = int(self.value) if self.value.is_integer() else self.value
+        return f"{self.what}{self.comparison}{value!r}"
 
     def holds(self, returns: Array, lengths: Array) -> Array:
         """Return of which episodes it is true, by their returns and lengths [N]."""

@@ -73,7 +73,7 @@ def _problems(folder: Path, part: Part) -> list[str]:
                 rows = pq.ParquetFile(file).metadata.num_rows
         except ArchiveDamaged as exc:
             found.append(str(exc))
-        except pa.ArrowException as exc:
+        except (pa.ArrowException, OSError) as exc:
             found.append(f"{folder / place / part.name}: cannot be read: {exc}")
         else:
             if rows != count:

@@ -13,6 +13,10 @@ Stream = tuple[str, int]
 """(worker, incarnation)."""
 
 
+class TooLarge(ValueError):
+    """A batch that has no room in the buffer, however empty that is."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChunkRef:
     """Where a contiguous range of slots came from: the rows of one TransitionBatch.
@@ -188,7 +192,7 @@ class Chunks:
     def check(self, ref: ChunkRef, num_observations: int) -> None:
         """Raise ValueError unless a chunk can ever be appended, and is not there."""
         if ref.num_rows > self._max_rows or num_observations > self._max_observations:
-            raise ValueError(
+            raise TooLarge(
                 "learner.replay.capacity: expected room for a batch of "
                 f"{ref.num_steps} x {ref.num_envs} rows, found {self._max_rows} "
                 f"({self._max_observations} observations)"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from infra.clock import now_ms
 from infra.monitoring.event_kinds import Severity
 from infra.monitoring.reporter import Reporter
+from learner.chunks import TooLarge
 from learner.counters import Counters
 from learner.credits import CreditWindows
 from learner.dedup import Identity, Judgement, Verdict
@@ -134,7 +135,7 @@ class Intake:
         else:
             try:
                 self._insert(source, delivered)
-            except (BatchMismatch, SchemaError) as exc:
+            except (BatchMismatch, TooLarge, SchemaError) as exc:
                 # Its worker waits for credit, whatever became of its rows.
                 self._arrived(source, batch)
                 source.feed.refuse(delivered.message, exc)

@@ -18,7 +18,7 @@ from learner.opening import open_log
 from learner.replay_buffer import ReplayBuffer
 from learner.restore import oldest_needed, read_referenced
 from learner.snapshot import LogIdentity, Snapshot, SourceSnapshot
-from learner.source_runs import SourceRun, check_returns, check_spaces
+from learner.source_runs import SourceMismatch, SourceRun, check_returns, check_spaces
 from schemas.records import EnvDescription
 
 
@@ -151,9 +151,17 @@ class Opener:
 
     def _make_buffer(self, run: SourceRun) -> ReplayBuffer:
         spec = self.context.spec
+        replay = divided_replay(spec.learner.replay, run.share)
+        rows = run.spec.workers.unroll_length * run.spec.workers.envs_per_worker
+        if run.share < 1 and replay.capacity < rows:
+            raise SourceMismatch(
+                f"learner.sources: {run.name}: expected room for an unroll of {rows:,} "
+                f"rows, found {replay.capacity:,} of learner.replay.capacity",
+                "raise learner.replay.capacity, or its weight",
+            )
         return ReplayBuffer(
             self.env,
-            divided_replay(spec.learner.replay, run.share),
+            replay,
             unroll_length=run.spec.workers.unroll_length,
             frame_stack=spec.env.frame_stack,
         )

@@ -237,7 +237,9 @@ def _folders(settings: Settings, named: str, out: Path | None) -> list[Path]:
         if (folder / NAME).is_file():
             return [folder]
     found = sorted(
-        path.parent for path in (settings.archives / named).glob(f"*/{NAME}")
+        path.parent
+        for place in {out or Path(named).expanduser(), settings.archives / named}
+        for path in place.glob(f"*/{NAME}")
     )
     if not found:
         raise RollstreamError(

@@ -64,6 +64,7 @@ def import_dataset(
     from archive.pacing import BadRate, Pace
     from archive.selection import Selection
     from infra.settings import load_settings
+    from rollstream.interrupts import leaves_soon
     from rollstream.machine import running, with_modules
     from rollstream.replay_display import ReplayDisplay
     from rollstream.replaying import Replayed, Wish
@@ -80,7 +81,7 @@ def import_dataset(
     console = Console(stderr=as_json, highlight=False)
     done = Replayed(dataset, into)
     try:
-        with ReplayDisplay(console) as display:
+        with leaves_soon(8.0), ReplayDisplay(console) as display:
             wish = Wish(into, Selection(), pace, overrides or (), resume)
             _bring_in(settings, dataset_id, wish, display, done)
     except (KeyboardInterrupt, SystemExit):

@@ -19,6 +19,7 @@ from infra.settings import Settings
 from rollstream.curve import write_curve
 from rollstream.display import Display, LiveDisplay, PlainDisplay
 from rollstream.interrupts import Terminated
+from rollstream.run_from import check_sources
 from schemas.experiment import Experiment
 
 EXIT_TARGET_MISSED = 3
@@ -38,6 +39,7 @@ def run_experiment(
         _cluster(settings, console) as (cluster, there),
         closing(Run(there, experiment)) as run,
     ):
+        check_sources(there, experiment)
         done = run.publish(fresh)
         if done is not None:
             console.print(f"{experiment.name} is finished already; --fresh starts over")

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from infra.control.experiments import (
+    UnknownExperiment,
+    UnreadableExperiment,
+    read_experiment,
+)
 from infra.settings import Settings
 from schemas.experiment import Experiment, SpecError, from_values
 
@@ -52,6 +57,29 @@ def check_past(experiment: Experiment) -> None:
         Pace.parse(past.rate)
     except (BadSelection, BadRate) as exc:
         raise SpecError([f"spec.past: {exc.problem}"]) from exc
+
+
+def check_sources(settings: Settings, experiment: Experiment) -> None:
+    """Raise when a new experiment names a past that is not there.
+
+    Once it is published its past is fixed; so a wrong name must not get there.
+
+    Raises:
+        RollstreamError: there is no such experiment, or archive.
+    """
+    try:
+        read_experiment(settings, experiment.name)
+        return  # it goes on, or says why it cannot
+    except (UnknownExperiment, UnreadableExperiment):
+        pass
+    spec = experiment.spec
+    if spec.past.is_set:
+        from archive.past_source import source_of
+
+        source_of(settings, spec.past).close()
+    for source in spec.learner.sources:
+        if source.experiment not in (None, experiment.name):
+            read_experiment(settings, source.experiment)
 
 
 def _place(settings: Settings, folder: Path) -> tuple[Settings, str]:

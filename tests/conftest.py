@@ -7,12 +7,17 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import psutil
 import pytest
 
 from infra.cluster.local import Endpoints, LocalCluster
 from infra.kafka.topic_admin import TopicConfig, delete_topics, ensure_topics
 from infra.settings import Settings
+
+# How long an example takes says how busy the machine is.
+hypothesis.settings.register_profile("any-machine", deadline=None)
+hypothesis.settings.load_profile("any-machine")
 
 MakeTopic = Callable[..., str]
 

@@ -9,8 +9,9 @@ from confluent_kafka.admin import AdminClient
 
 from infra.kafka.offsets import ask_ends
 
-WAIT_S = 5.0
-"""A transaction of ours is over sooner than this."""
+WAIT_S = 25.0
+"""One of ours is over sooner, also where its process was killed: the broker aborts it
+after 10 s, for which it looks each 10 s."""
 
 _TIMEOUT_S = 5.0
 
@@ -70,7 +71,7 @@ class OpenTransactions:
                 news.append(
                     f"{self._topic}[{partition}]: nothing from offset {stable} on is "
                     f"read, up to {end}, until a transaction that somebody has left "
-                    "open is committed or aborted (kafka-transactions.sh "
-                    "find-hanging, abort)"
+                    "open is committed or aborted (run a replay or import that was "
+                    "killed again; else kafka-transactions.sh find-hanging, abort)"
                 )
         return news

@@ -325,7 +325,7 @@ def test_what_would_be_open_to_others_is_refused(
 ) -> None:
     child = start_registry(settings, *arguments, **environment)
     out, errors = child.communicate(timeout=60.0)
-    assert (child.returncode, out) == (1, "")
+    assert (child.returncode, out) == (2, "")
     assert says in errors and "Traceback" not in errors
 
 

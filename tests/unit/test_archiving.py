@@ -10,6 +10,7 @@ from archive import parts
 from archive.archive_source import ArchiveSource
 from archive.archiving import Archiving, Listener
 from archive.errors import ArchiveDamaged, ArchiveError
+from archive.manifest import GapLine, append, read_manifest
 from archive.recorded import Gap
 from schemas.codec import encode
 from schemas.records import StreamEnd
@@ -153,8 +154,9 @@ def test_a_kill_at_any_write_leaves_every_record_once(tmp_path, monkeypatch):
             names = {each.name for each in (path / place).iterdir()}
             assert names == {part.name for part in manifest.parts}
         shutil.rmtree(path)
-    # 3 for the header, 7 for each of 3 parts: two files, their directories, a line.
-    assert survived == 3 + 3 * 7
+    # 3 for the folders, 3 for the header; 7 for each of 3 parts: two files, their
+    # directories, a line.
+    assert survived == 3 + 3 + 3 * 7
 
 
 def test_a_torn_line_is_cut_off(tmp_path):
@@ -350,3 +352,58 @@ def test_lines_that_do_not_follow_each_other_are_refused(tmp_path):
 def test_a_folder_that_is_none_says_what_to_name(tmp_path):
     with pytest.raises(ArchiveError, match="folder that `rollstream archive` made"):
         ArchiveSource(tmp_path)
+
+
+def test_a_folder_of_links_and_pipes_harms_nobody(tmp_path):
+    source, victim = MemorySource(history(3)), tmp_path / "victim"
+    victim.write_text("precious")
+    folder = tmp_path / "linked"
+    folder.mkdir()
+    (folder / ".lock").symlink_to(victim)
+    with pytest.raises(ArchiveError, match="expected a file to write"):
+        archive(source, folder)
+    assert victim.read_text() == "precious"
+    archive(source, tmp_path / "real")
+    for name, make in (
+        ("manifest.jsonl", lambda path: path.symlink_to(tmp_path / "real" / path.name)),
+        ("manifest.jsonl", os.mkfifo),
+    ):
+        other = tmp_path / f"other-{make.__name__}"
+        other.mkdir()
+        make(other / name)
+        with pytest.raises(ArchiveError, match="expected the manifest"):
+            ArchiveSource(other)
+    part = next((tmp_path / "real" / "steps").iterdir())
+    part.unlink()
+    os.mkfifo(part)
+    with pytest.raises(ArchiveDamaged, match="expected .* bytes, found"):
+        all_of(ArchiveSource(tmp_path / "real"))
+
+
+def test_who_has_lost_the_lock_cuts_nothing_off(tmp_path):
+    """As when somebody removed the lock: two write, and the second one notices."""
+    source = MemorySource(history(3))
+    archive(source, tmp_path)
+    late = read_manifest(tmp_path)
+    source.records.extend(history(3, first=3))
+    archive(source, tmp_path)
+    before = (tmp_path / "manifest.jsonl").read_bytes()
+    line = GapLine(partition=7, first=0, next=1, found_at_ms=0)
+    with pytest.raises(ArchiveError, match="expected nobody else to write it"):
+        append(tmp_path, late, line)
+    assert (tmp_path / "manifest.jsonl").read_bytes() == before
+
+
+def test_records_without_rows_fill_groups_and_parts_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "MAX_RECORDS", 40)
+    monkeypatch.setattr(parts, "_GROUP_RECORDS", 8)
+    ends = [
+        recorded(StreamEnd("past", "r1", "w0", number, "", 0), number, 0)
+        for number in range(100)
+    ]
+    unroll = plain_unroll(np.random.default_rng(0), worker="w0", sequence=0)
+    source = MemorySource([*ends, recorded(unroll, 100, 0)])
+    archive(source, tmp_path)
+    found = ArchiveSource(tmp_path)
+    assert [part.records for part in found.manifest.parts] == [40, 40, 21]
+    assert by_address(all_of(found)) == by_address(source.records)

@@ -286,3 +286,27 @@ def test_no_more_is_unread_than_half_of_what_is_held():
     # Processors hold back the last record of each open stream: no reason to wait.
     assert not room(1_000, 9, sizes).full(0, 200, 0, 4)
     assert not room(100, 0, Sizes()).full(0, 200, 0, 0), "one at a time"
+
+
+def test_the_last_that_is_wanted_ends_its_stream():
+    """Else processors would hold it, and with it all that its partition has."""
+    selection = Selection.parse(versions="..0")
+    source = make_source(3)
+    last = {}
+    for each in chosen_of(source, selection):
+        if isinstance(each.record, Unroll):
+            last[each.record.worker, each.record.incarnation] = each.record
+    assert last and all(each.end_of_stream for each in last.values())
+
+
+def test_what_cannot_be_opened_is_passed_over():
+    source = make_source(1)
+    broken = replace(
+        source.partitions[0][1], valid=replace(pack(np.ones(1)), encoding="ZSTD")
+    )
+    source.partitions[0][1] = broken
+    for selection in (Selection(), Selection.parse(versions="-1..")):
+        sent = chosen_of(source, selection)
+        (gone,) = [e for e in sent if (e.address.partition, e.address.offset) == (0, 1)]
+        assert (gone.record, gone.env_steps) == (None, 0)
+        assert any(each.record is not None for each in sent)

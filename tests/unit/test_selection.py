@@ -203,3 +203,9 @@ def test_what_an_episode_is_worth_is_known_over_records_and_incarnations():
         PolicyRef(0, 0)
     ]
     assert not taken[0].any() and taken[2].any()
+
+
+def test_no_two_conditions_are_written_alike():
+    one, other = (Selection.parse(episodes=f"return>={n}") for n in (1234567, 1234574))
+    assert one.to_json() != other.to_json()
+    assert "return>=200" in Selection.parse(episodes="return>=200.0").to_json()
