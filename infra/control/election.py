@@ -40,6 +40,7 @@ from infra.control.znodes import (
     ROLES,
     RUNS,
     answer,
+    facts_of,
     there,
 )
 
@@ -125,6 +126,9 @@ class Leadership:
         agents: dict[str, AgentFacts] = {}
         plans: dict[str, Plan | None] = {}
         for name, value in self._values(AGENTS).items():
+            known = facts_of(value)
+            if "pid" in known and "capacity" not in known:
+                continue  # a foreground run's: it takes on nothing
             try:
                 agents[name] = parse_agent(value)
             except BadNode as exc:
