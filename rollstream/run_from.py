@@ -9,6 +9,7 @@ from infra.control.experiments import (
     UnreadableExperiment,
     read_experiment,
 )
+from infra.errors import TopicError
 from infra.settings import Settings
 from schemas.experiment import Experiment, SpecError, from_values
 
@@ -67,19 +68,21 @@ def check_sources(settings: Settings, experiment: Experiment) -> None:
     Raises:
         RollstreamError: there is no such experiment, or archive.
     """
+    spec, own = experiment.spec, (None, experiment.name)
+    others = [s.experiment for s in spec.learner.sources if s.experiment not in own]
+    if not spec.past.is_set and not others:
+        return
     try:
         read_experiment(settings, experiment.name)
         return  # it goes on, or says why it cannot
-    except (UnknownExperiment, UnreadableExperiment):
+    except (UnknownExperiment, UnreadableExperiment, TopicError):
         pass
-    spec = experiment.spec
     if spec.past.is_set:
         from archive.past_source import source_of
 
         source_of(settings, spec.past).close()
-    for source in spec.learner.sources:
-        if source.experiment not in (None, experiment.name):
-            read_experiment(settings, source.experiment)
+    for name in filter(None, others):
+        read_experiment(settings, name)
 
 
 def _place(settings: Settings, folder: Path) -> tuple[Settings, str]:

@@ -237,7 +237,7 @@ def test_a_role_is_left_to_who_still_has_it(
     until(lambda: watch.orders.elsewhere == {key}, "it is seen elsewhere")
     watcher.forget_role("held", "worker/0")
     until(lambda: not watch.orders.elsewhere, "it is free")
-    watch.report({key: 42})
+    watch.report({key: 42}, {})
     ours = {"worker-0": {"agent": "h-1", "pid": 42}}
     until(lambda: watcher.live_roles("held") == ours, "it is registered")
 
@@ -248,7 +248,7 @@ def test_the_node_of_another_agent_is_not_taken_away(
     """Back from a lost session, while another has the role: theirs stands."""
     watcher.name = "h-2"
     key, path = RoleKey("held", "worker", 0), f"{ROLES}/held/worker-0"
-    watch.report({key: 42})
+    watch.report({key: 42}, {})
     until(lambda: watcher.live_roles("held"), "it is registered")
     watcher.client.delete(path)
     watcher.register_role("held", "worker/0", 77)

@@ -85,7 +85,8 @@ def test_killed_again_and_again_it_leaves_no_gap_and_no_repeat(rig):
     while True:
         child = rig.replay(*arguments)
         try:
-            child.wait(rng.uniform(1.2, 4.0))
+            # A busy machine may make no progress between two kills: one goes on.
+            child.wait(rng.uniform(1.2, 4.0) if kills < 8 else 120)
             break
         except subprocess.TimeoutExpired:
             child.kill()
