@@ -85,7 +85,7 @@ def test_100_experiments_are_listed_from_a_few_records_of_each(
         assert (row.state, row.wanted, row.roles_wanted) == ("pending", "running", 5)
     assert (rows[names[1]].roles_running, rows[names[2]].roles_running) == (1, 0)
     assert rows[names[1]].agents == (rig.coordination.name,)
-    assert 0 <= rows[names[1]].age_ms < 600_000
+    assert 0 <= rows[names[1]].age_ms < 3_600_000  # since this file was imported
     assert found.agents == ()
     assert len(read) < 100 * 3 + 100
     print(f"{took_s:.2f} s")
