@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from learner.saver import Saver
 from tests.integration.learner_rig import (  # noqa: F401
     Rig,
     cached_export,
@@ -32,10 +33,21 @@ def test_a_learner_goes_on_after_kill_9_of_the_broker(rig, local_cluster):
     assert learner.stop() == 0
 
 
-def test_a_learner_ends_in_time_though_the_broker_is_frozen(rig, local_cluster):
+def test_a_learner_ends_in_time_though_the_broker_is_frozen(
+    rig, local_cluster, monkeypatch
+):
+    savers, make = [], Saver.__init__
+
+    def noted(self, *arguments, **named):
+        make(self, *arguments, **named)
+        savers.append(self)
+
+    monkeypatch.setattr(Saver, "__init__", noted)
     rig.send("w0", rig.start_worker(), *range(10))
     learner = rig.start_thread()
     rig.wait_for(lambda: rig.committed().get(0) == 10, learner=learner)
+    # Told its offsets, a checkpoint still trims: frozen in that, it would be the last.
+    rig.wait_for(lambda: savers[-1].is_idle, learner=learner)
     before = rig.checkpoints.names()
     pid = local_cluster.pids()["kafka"]
     os.kill(pid, signal.SIGSTOP)
