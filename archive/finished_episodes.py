@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from archive.numbering import number_rows
 from archive.selection import Condition
 from schemas.records import StreamEnd, Unroll
 from schemas.tensors import Array
@@ -18,14 +19,9 @@ Stream = tuple[str, int]
 
 
 def episode_numbers(unroll: Unroll) -> Array:
-    """Return the number [T, B] of the episode that each row belongs to.
-
-    The reset row, behind an end, is the first of the next.
-    """
+    """Return the number [T, B] of the episode that each row belongs to."""
     ended = unroll.terminated.array() | unroll.truncated.array()
-    before = np.zeros(ended.shape, np.int64)
-    np.cumsum(ended[:-1], axis=0, out=before[1:])
-    return before + unroll.episodes.array()[None, :]
+    return number_rows(ended, unroll.episodes.array())
 
 
 @dataclass(slots=True)

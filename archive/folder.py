@@ -24,12 +24,12 @@ from archive.manifest import (
     append,
     create_manifest,
     read_manifest,
-    sync_directory,
 )
 from archive.parts import STEPS, UNROLLS, PartWriter
 from archive.recorded import SourceInfo
 from archive.sequences import Sequences
 from infra.clock import now_ms
+from infra.durable import sync_directory
 
 LOCK = ".lock"
 _OURS = re.compile(r"\d{5}-\d{20}-\d{20}\.parquet|\.\d{5}-\d{20}\.tmp")

@@ -11,13 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from archive.minari_ids import DATASET_PREFIX
 from archive.progress_log import selection_of
 from infra.errors import RollstreamError
 from schemas.records import DataRange, PolicyRef, ReplayProgress, TrainedOn
 from schemas.topics import PREFIX, TRAJECTORIES
-
-MINARI = "minari:"
-"""What the topic of a dataset's records begins with; see `archive.minari_import`."""
 
 
 class NotRecorded(RollstreamError):
@@ -204,7 +202,7 @@ def _origin(
     done: bool = True,
 ) -> Origin:
     origins: list[Origin] = []
-    if any(each.topic.startswith(MINARI) for each in data):
+    if any(each.topic.startswith(DATASET_PREFIX) for each in data):
         kind = "dataset"
     elif (name, run_id) in above:
         kind = "again"

@@ -21,6 +21,7 @@ from archive.columns import Columns, ColumnsJson
 from archive.errors import ArchiveDamaged, ArchiveError
 from archive.recorded import SourceInfo
 from infra.clock import now_ms
+from infra.durable import sync_directory, write_durably
 from schemas.codec import decode, encode
 from schemas.errors import SchemaError
 from schemas.experiment import SpecError, parse_json
@@ -226,10 +227,7 @@ def create_manifest(folder: Path, header: Header) -> Manifest:
     data = header.model_dump_json().encode() + b"\n"
     temporary = folder / f".{NAME}.tmp"
     temporary.unlink(missing_ok=True)  # it may be a link
-    with temporary.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    write_durably(temporary, data)
     temporary.rename(folder / NAME)
     sync_directory(folder)
     return Manifest(header, [], len(data))
@@ -254,15 +252,6 @@ def append(folder: Path, manifest: Manifest, line: Line) -> None:
         os.fsync(file.fileno())
     manifest.note(line)
     manifest.size += len(data)
-
-
-def sync_directory(path: Path) -> None:
-    """Make sure that names in a directory survive a loss of power."""
-    number = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
 
 
 def _header(path: Path, text: bytes) -> Header:

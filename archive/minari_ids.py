@@ -13,6 +13,8 @@ DATASET_ID = re.compile(
 )
 ROOT = "MINARI_DATASETS_PATH"
 DATA = "data"
+DATASET_PREFIX = "minari:"
+"""Of a dataset's name where it stands for a source, and of the topic of its records."""
 
 
 class DatasetError(RollstreamError):

@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from archive.minari_dataset import DatasetEpisode, MinariDataset
+from archive.minari_ids import DATASET_PREFIX
 from archive.recorded import Gap, Recorded, SourceInfo
 from infra.errors import RollstreamError
 from schemas.experiment import Experiment
@@ -20,9 +21,6 @@ from schemas.records import NO_POLICY, EnvDescription, SourceRef, Unroll
 from schemas.sizes import longest_unroll
 from schemas.tensors import Array, Tensor, pack
 from schemas.topics import worker_name
-
-PREFIX = "minari:"
-"""Of what is called a topic in addresses of a dataset's records."""
 
 SOURCE = "minari"
 """What the experiment is called that a dataset stands for."""
@@ -68,7 +66,7 @@ class MinariSource:
         self._info = SourceInfo(
             experiment=experiment,
             run_id=dataset.dataset_id,
-            topic=PREFIX + dataset.dataset_id,
+            topic=DATASET_PREFIX + dataset.dataset_id,
             # Half of it tells all datasets apart, and can be read.
             topic_id=dataset.sha256[:32],
             env=EnvDescription(

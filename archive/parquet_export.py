@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from archive.columns import Columns
 from archive.episode_cutter import Bounds, Choose
 from archive.errors import ArchiveError
+from archive.parts import GROUP_BYTES, GROUP_ROWS
 from archive.placement import slots_of
 from archive.recorded import Recorded, Source
 from archive.sequences import Sequences, stream_name
@@ -19,9 +20,6 @@ from archive.step_table import PlacedUnroll, step_schema, step_table
 from infra.errors import RollstreamError
 from schemas.records import Unroll
 from schemas.tensors import Array
-
-_GROUP_ROWS = 1 << 16
-_GROUP_BYTES = 16 << 20
 
 
 class NothingToExport(RollstreamError):
@@ -124,7 +122,7 @@ class _StepsFile:
         self._masks.append(chosen.T.reshape(-1))
         self._rows += placed.num_rows
         self._bytes += placed.raw_bytes
-        if self._rows >= _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
+        if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
             self.write_group()
 
     def write_group(self) -> None:

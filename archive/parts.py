@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from archive.columns import Columns
-from archive.manifest import FileMark, Part, part_name, sync_directory
+from archive.manifest import FileMark, Part, part_name
 from archive.placement import slots_of
 from archive.recorded import Recorded
 from archive.sequences import Sequences, stream_name
@@ -25,6 +25,7 @@ from archive.step_table import PlacedUnroll, step_schema, step_table
 from archive.unroll_table import SCHEMA as UNROLL_SCHEMA
 from archive.unroll_table import unroll_table
 from infra.clock import now_ms
+from infra.durable import sync_directory
 from schemas.records import PolicyRef, Unroll
 
 STEPS, UNROLLS = "steps", "unrolls"
@@ -34,8 +35,8 @@ MAX_BYTES = 128 << 20
 MAX_RECORDS = 1 << 18
 """Where a part is cut; of opened arrays."""
 
-_GROUP_ROWS = 1 << 16
-_GROUP_BYTES = 16 << 20
+GROUP_ROWS = 1 << 16
+GROUP_BYTES = 16 << 20
 _GROUP_RECORDS = 4_096
 _LEVEL = 1
 # What is the same for many rows; numbers of a float are not.
@@ -128,8 +129,8 @@ class PartWriter:
         self.tally.note(each)
         self._group.append(each)
         if (
-            self._group_rows >= _GROUP_ROWS
-            or self._group_bytes >= _GROUP_BYTES
+            self._group_rows >= GROUP_ROWS
+            or self._group_bytes >= GROUP_BYTES
             or len(self._group) >= _GROUP_RECORDS
         ):
             self._write_group()

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from archive.columns import Column, Columns, from_buffer, group_field, is_plain
+from archive.numbering import number_rows
 from archive.placement import BEHAVIOUR, FLAGS, LOGITS, Key, Placed, Slots, place
 from schemas.records import SourceRef, Unroll
 from schemas.tensors import Array
@@ -162,13 +163,8 @@ def _steps(first: int, unroll: Unroll) -> Array:
 
 
 def _episodes(each: PlacedUnroll) -> Array:
-    """Number the rows: an end belongs to its episode, the reset row to the next."""
     ended = each.arrays["terminated", ""] | each.arrays["truncated", ""]
-    numbers = np.empty((each.unroll.num_envs, each.unroll.num_steps), np.int64)
-    numbers[:, 0] = 0
-    np.cumsum(ended[:-1].T, 1, out=numbers[:, 1:])
-    numbers += each.arrays["episodes", ""][:, None]
-    return numbers.reshape(-1)
+    return number_rows(ended, each.arrays["episodes", ""]).T.reshape(-1)
 
 
 def _group(

@@ -8,19 +8,16 @@ from collections.abc import Mapping
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from infra.errors import RollstreamError
-from infra.kafka.clients import make_producer
+from infra.kafka.transactions import (
+    FENCED,
+    OPEN_MS,
+    TIMEOUT_S,
+    commit,
+    make_transactional,
+)
 from infra.settings import Settings
 
-OPEN_MS = 10_000
-"""How long readers wait for a transaction whose process was killed, at least."""
-
-_TIMEOUT_S = 30.0
 _POLL_S = 0.05
-_FENCED = (
-    KafkaError._FENCED,
-    KafkaError.PRODUCER_FENCED,
-    KafkaError.INVALID_PRODUCER_EPOCH,
-)
 _REFUSED = (
     KafkaError.MSG_SIZE_TOO_LARGE,
     KafkaError.RECORD_LIST_TOO_LARGE,
@@ -63,18 +60,11 @@ class Transactions:
         self._opened_s = 0.0
         self._reports: list[Message] = []
         self._failure: KafkaError | None = None
-        self._producer: Producer = make_producer(
-            settings,
-            client_id=transactional_id,
-            overrides={
-                "transactional.id": transactional_id,
-                "transaction.timeout.ms": OPEN_MS,
-                # A record cannot outlive its transaction.
-                "message.timeout.ms": OPEN_MS,
-            },
+        self._producer: Producer = make_transactional(
+            settings, transactional_id, transactional_id
         )
         try:
-            self._producer.init_transactions(_TIMEOUT_S)
+            self._producer.init_transactions(TIMEOUT_S)
         except KafkaException as exc:
             raise self._problem(exc.args[0]) from exc
 
@@ -110,16 +100,10 @@ class Transactions:
         """Commit what was sent; raises as ``send`` does."""
         if not self._is_open:
             return
-        deadline_s = time.monotonic() + _TIMEOUT_S
-        while True:
-            try:
-                self._producer.commit_transaction(_TIMEOUT_S)
-                break
-            except KafkaException as exc:
-                # Under way: asking again goes on with it, and never begins another.
-                error = self._failure or exc.args[0]
-                if not exc.args[0].retriable() or time.monotonic() > deadline_s:
-                    raise self._problem(error) from exc
+        try:
+            commit(self._producer)
+        except KafkaException as exc:
+            raise self._problem(self._failure or exc.args[0]) from exc
         self._is_open = False
         for message in self._reports:
             place = str(message.topic()), int(message.partition() or 0)
@@ -183,7 +167,7 @@ class Transactions:
         # Open for too long, as of a process that was frozen, the broker ends it in the
         # same way: nobody else need have begun.
         is_old = self._is_open and time.monotonic() - self._opened_s >= OPEN_MS / 1000
-        if error.code() in _FENCED and not is_old:
+        if error.code() in FENCED and not is_old:
             return Superseded(
                 f"{self._name}: another process has begun to do the same, and ended "
                 "this one",

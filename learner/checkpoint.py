@@ -17,6 +17,7 @@ from pathlib import Path
 
 from infra.control.experiments import run_directory
 from infra.control.role import RoleContext
+from infra.durable import sync_directory, write_durably
 from infra.errors import RollstreamError
 
 KEPT = 2
@@ -82,7 +83,7 @@ class CheckpointStore:
             shutil.rmtree(unfinished, ignore_errors=True)
             _write_files(unfinished, files)  # Step 1.
             os.rename(unfinished, self.root / name)  # Step 2.
-            _flush_directory(self.root)  # Step 3.
+            sync_directory(self.root)  # Step 3.
         except OSError as exc:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise CheckpointError(
@@ -149,25 +150,10 @@ def _write_files(directory: Path, files: Mapping[str, bytes]) -> None:
     hashes = {}
     for file, data in files.items():
         hashes[file] = hashlib.sha256(data).hexdigest()
-        _write_durably(directory / file, data)
+        write_durably(directory / file, data)
     manifest = {"format": FORMAT, "sha256": hashes}
-    _write_durably(directory / MANIFEST, json.dumps(manifest, indent=1).encode())
-    _flush_directory(directory)
-
-
-def _write_durably(path: Path, data: bytes) -> None:
-    with open(path, "xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _flush_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    write_durably(directory / MANIFEST, json.dumps(manifest, indent=1).encode())
+    sync_directory(directory)
 
 
 def _read_manifest(directory: Path) -> dict[str, str]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
 from infra.printable import printable
-from rollstream.rates import Rate
+from rollstream.bar_display import BarDisplay
+from rollstream.display import PLAIN_INTERVAL_S
 
-_LINE_S = 3.0
 _BAR_S = 0.25
 
 
@@ -28,39 +27,16 @@ class Counted(Protocol):
     reading_rows: int
 
 
-class ArchiveDisplay:
+class ArchiveDisplay(BarDisplay):
     """Shows records, steps a second, megabytes, and how much is left."""
 
     def __init__(self, console: Console, following: bool) -> None:
-        self._console = console
+        columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
+        super().__init__(console, "archiving", *columns)
         self._following = following
-        self._rate = Rate()
         self._shown_at_s = time.monotonic()
         # How much was left when that was last asked, and how much was done by then.
         self._left = self._done = 0
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-            transient=True,
-        )
-        self._task = self._bar.add_task("archiving", total=None)
-
-    def __enter__(self) -> Self:
-        """Start to show."""
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Leave a clean terminal."""
-        self._bar.stop()
 
     def begin(self, behind: Mapping[int, int]) -> None:
         """Say how much there is to do; nobody knows that of what follows."""
@@ -75,7 +51,7 @@ class ArchiveDisplay:
 
     def tick(self, counts: Counted) -> None:
         """Show the counts, if it is time."""
-        every_s = _BAR_S if self._console.is_terminal else _LINE_S
+        every_s = _BAR_S if self._console.is_terminal else PLAIN_INTERVAL_S
         if time.monotonic() - self._shown_at_s >= every_s:
             self._show(counts)
 

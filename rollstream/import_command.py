@@ -26,7 +26,6 @@ EPILOG = (
     "Example: rollstream import minari:D4RL/door/human-v2 --into door-human "
     "--set spec.processor.nStep=5"
 )
-_PREFIX = "minari:"
 
 
 class NoEnvironment(RollstreamError):
@@ -60,7 +59,7 @@ def import_dataset(
     refused, 130 after Ctrl-C.
     """
     # Here, not above: other commands need none of it.
-    from archive.minari_ids import DATASET_ID
+    from archive.minari_ids import DATASET_ID, DATASET_PREFIX
     from archive.pacing import BadRate, Pace
     from archive.selection import Selection
     from infra.settings import load_settings
@@ -69,7 +68,7 @@ def import_dataset(
     from rollstream.replay_display import ReplayDisplay
     from rollstream.replaying import Replayed, Wish
 
-    dataset_id = dataset.removeprefix(_PREFIX)
+    dataset_id = dataset.removeprefix(DATASET_PREFIX)
     if dataset == dataset_id or not DATASET_ID.fullmatch(dataset_id):
         raise BadInput(f"dataset: expected minari:NAME/x-v0, found {dataset[:80]!r}")
     check_experiment(into)

@@ -3,59 +3,38 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    Progress,
     TaskProgressColumn,
     TextColumn,
     TimeRemainingColumn,
 )
 
 from infra.printable import printable
-from rollstream.rates import Rate
+from rollstream.bar_display import BarDisplay
+from rollstream.display import PLAIN_INTERVAL_S
 
 if TYPE_CHECKING:
     from archive.progress_log import Standing
     from archive.replay import Counts
 
-_LINE_S = 3.0
 
-
-class ReplayDisplay:
+class ReplayDisplay(BarDisplay):
     """Shows steps, steps a second, what is waited for, and the time left."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
-        self._rate = Rate()
-        self._bar = Progress(
+        super().__init__(
+            console,
+            "",
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             TaskProgressColumn(),
             TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-            transient=True,
         )
-        self._task = self._bar.add_task("", total=None)
         self._line_at_s = time.monotonic()
-
-    def __enter__(self) -> Self:
-        """Start to show."""
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Leave a clean terminal."""
-        self._bar.stop()
 
     def say(self, line: str, style: str | None = None) -> None:
         """Show a line that stays."""
@@ -77,7 +56,7 @@ class ReplayDisplay:
         self._bar.update(self._task, description=what, completed=done, total=total)
         if self._console.is_terminal:
             return
-        if time.monotonic() - self._line_at_s >= _LINE_S:
+        if time.monotonic() - self._line_at_s >= PLAIN_INTERVAL_S:
             self._line_at_s = time.monotonic()
             share = done / total if total else 1.0
             self._console.print(f"{what}, {share:.0%}", markup=False, soft_wrap=True)

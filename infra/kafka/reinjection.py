@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import os
 import platform
-import time
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from infra.clock import now_ms
 from infra.errors import RollstreamError
-from infra.kafka.clients import make_producer
 from infra.kafka.dead_letters import REINJECTED, Letter
+from infra.kafka.transactions import (
+    FENCED,
+    TIMEOUT_S,
+    commit,
+    make_transactional,
+)
 from infra.settings import Settings
 from schemas.codec import encode
 from schemas.records import DeadLetter, SourceRef
 from schemas.topics import DEAD_LETTERS, PREFIX, topic_name
-
-OPEN_MS = 10_000
-"""How long readers wait for a transaction whose process was killed, at least."""
-
-_TIMEOUT_S = 30.0
-_FENCED = (
-    KafkaError._FENCED,
-    KafkaError.PRODUCER_FENCED,
-    KafkaError.INVALID_PRODUCER_EPOCH,
-)
 
 
 class NotReinjected(RollstreamError):
@@ -48,15 +42,8 @@ class Reinjector:
         self._experiment = experiment
         self._partitions = partitions
         self._marks = topic_name(DEAD_LETTERS, experiment)
-        self._producer = make_producer(
-            settings,
-            client_id=f"{experiment}-reinject",
-            overrides={
-                "transactional.id": f"{PREFIX}{experiment}.reinject",
-                "transaction.timeout.ms": OPEN_MS,
-                # A record cannot outlive its transaction.
-                "message.timeout.ms": OPEN_MS,
-            },
+        self._producer = make_transactional(
+            settings, f"{PREFIX}{experiment}.reinject", f"{experiment}-reinject"
         )
 
     def begin(self) -> None:
@@ -66,7 +53,7 @@ class Reinjector:
             NotReinjected: the brokers do not answer.
         """
         try:
-            self._producer.init_transactions(_TIMEOUT_S)
+            self._producer.init_transactions(TIMEOUT_S)
         except KafkaException as exc:
             raise self._problem("no transaction can be had", exc) from exc
 
@@ -97,7 +84,7 @@ class Reinjector:
             to = SourceRef(source.topic, source.partition % self._partitions, offset)
             mark = self._mark(letter, to)
             self._write(self._marks, encode(mark), self._marks.encode(), 0, {})  # 3.
-            self._commit()  # Step 4.
+            commit(self._producer)  # Step 4.
         except KafkaException as exc:
             problem = self._problem(what, exc)
             if not isinstance(problem, Superseded):
@@ -122,7 +109,7 @@ class Reinjector:
             headers=headers,
             on_delivery=lambda error, message: reports.append((error, message)),
         )
-        self._producer.flush(_TIMEOUT_S)
+        self._producer.flush(TIMEOUT_S)
         if not reports:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         error, message = reports[0]
@@ -142,26 +129,15 @@ class Reinjector:
             produced_at_ms=now_ms(),
         )
 
-    def _commit(self) -> None:
-        deadline_s = time.monotonic() + _TIMEOUT_S
-        while True:
-            try:
-                self._producer.commit_transaction(_TIMEOUT_S)
-                return
-            except KafkaException as exc:
-                # Under way: asking again goes on with it, and never begins another.
-                if not exc.args[0].retriable() or time.monotonic() > deadline_s:
-                    raise
-
     def _abort(self) -> None:
         try:
-            self._producer.abort_transaction(_TIMEOUT_S)
+            self._producer.abort_transaction(TIMEOUT_S)
         except KafkaException:
             return  # the broker does it after OPEN_MS; the next to begin, at once
 
     def _problem(self, what: str, exc: KafkaException) -> RollstreamError:
         error: KafkaError = exc.args[0]
-        if error.code() in _FENCED:
+        if error.code() in FENCED:
             return Superseded(
                 f"another process has begun to put back the dead letters of "
                 f"{self._experiment}, and ended this one",

@@ -263,13 +263,13 @@ def test_a_command_killed_between_record_and_mark_leaves_neither(rig, capsys):
     killed = _command_process(
         rig,
         "import os, signal\n"
-        "from infra.kafka.reinjection import Reinjector\n"
-        "commit, calls = Reinjector._commit, []\n"
-        "def kill_at_second(self):\n"
+        "from infra.kafka import reinjection\n"
+        "commit, calls = reinjection.commit, []\n"
+        "def kill_at_second(producer):\n"
         "    calls.append(1)\n"
         "    if len(calls) == 2: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    commit(self)\n"
-        "Reinjector._commit = kill_at_second\n",
+        "    commit(producer)\n"
+        "reinjection.commit = kill_at_second\n",
     )
     assert killed.wait(60) == -signal.SIGKILL
     # Without the next command, readers wait until the broker gives the killed one up.

@@ -23,7 +23,7 @@ def small_parts(monkeypatch):
     """A part is cut after two unrolls or so, and has several groups."""
     monkeypatch.setattr("archive.archiving.MAX_ROWS", 12)
     monkeypatch.setattr(parts, "MAX_ROWS", 12)
-    monkeypatch.setattr(parts, "_GROUP_ROWS", 6)
+    monkeypatch.setattr(parts, "GROUP_ROWS", 6)
 
 
 def history(count, partitions=2, first=0):

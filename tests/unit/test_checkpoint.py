@@ -76,6 +76,7 @@ def test_names_in_the_manifest_cannot_lead_elsewhere(tmp_path):
 _WRITER = """
 import os, signal, sys
 from pathlib import Path
+from infra import durable
 from learner import checkpoint
 
 root, step = Path(sys.argv[1]), sys.argv[2]
@@ -90,17 +91,17 @@ class Dying:
         return die if name == step else getattr(os, name)
 
 if step == "after_first_file":
-    whole = checkpoint._write_durably
+    whole = checkpoint.write_durably
     def write_one(path, data):
         whole(path, data)
         die()
-    checkpoint._write_durably = write_one
+    checkpoint.write_durably = write_one
 elif step == "after_rename":
     rename = os.rename
     checkpoint.os = Dying()
     checkpoint.os.rename = lambda a, b: (rename(a, b), die())
 else:
-    checkpoint.os = Dying()
+    checkpoint.os = durable.os = Dying()
 store.write(1, 2, {"a": b"second", "b": b"more"})
 """
 
