@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka import Message as _Message
 
 from archive.recorded import Gap, Recorded, SourceInfo
 from infra.control.desired import PublishedExperiment
@@ -23,6 +21,7 @@ from infra.kafka.reading import (
     latest_by_key,
     partitions_of,
     patiently,
+    raw_until,
     watermarks,
 )
 from infra.settings import Settings
@@ -33,7 +32,6 @@ from schemas.registry import Registry
 from schemas.topics import MEMBERS, TRAJECTORIES, topic_name, worker_partition
 
 _TIMEOUT_S = 30.0
-_POLL_S = 0.1
 # One reader for each partition: less than a consumer that has its queue to itself.
 _QUEUE_KBYTES = 8_192
 _log = logging.getLogger("rollstream.archive")
@@ -155,7 +153,18 @@ class TopicSource:
             if first < begin:
                 raise _expired(topic, partition, first, begin)
             consumer.assign([TopicPartition(topic, partition, first)])
-            for message in _messages(consumer, topic, partition, min(end, now_end)):
+            messages = raw_until(
+                consumer,
+                topic,
+                partition,
+                first,
+                min(end, now_end),
+                _TIMEOUT_S,
+                # Records are large, and many partitions may be read at once.
+                at_once=1,
+                error_of=_unreadable,
+            )
+            for message in messages:
                 address = SourceRef(topic, partition, int(message.offset() or 0))
                 record = self._decode(address, message.value())
                 if record is not None:
@@ -229,38 +238,6 @@ def _env(members: list[Member]) -> EnvDescription | None:
     found = [each for each in members if each.env is not None]
     found.sort(key=lambda each: (each.role != "worker", each.index))
     return found[0].env if found else None
-
-
-def _messages(
-    consumer: Consumer, topic: str, partition: int, end: int
-) -> Iterator[_Message]:
-    """Yield messages before ``end``; marks of transactions are passed over."""
-    where = TopicPartition(topic, partition)
-    position, progress_s = -1, time.monotonic()
-    while True:
-        message = consumer.poll(_POLL_S)
-        if message is not None:
-            error = message.error()
-            if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                raise _unreadable(topic, partition, error)
-            # At the end: a record that came later, or the log's end itself.
-            if int(message.offset() or 0) >= end:
-                return
-            if error is None:
-                yield message
-            progress_s = time.monotonic()
-            continue
-        now = int(consumer.position([where])[0].offset)
-        if now >= end:
-            return
-        if now != position:
-            position, progress_s = now, time.monotonic()
-        if time.monotonic() - progress_s > _TIMEOUT_S:
-            raise KafkaUnavailable(
-                f"{topic}[{partition}]: nothing was read for {_TIMEOUT_S:g} s before "
-                f"offset {end}",
-                "check that the brokers answer, and that no transaction is left open",
-            )
 
 
 def _unreadable(topic: str, partition: int, error: KafkaError) -> TopicError:

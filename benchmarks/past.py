@@ -20,6 +20,7 @@ from archive.archive_source import ArchiveSource
 from archive.parts import use_one_thread
 from archive.recorded import Source
 from archive.topic_source import TopicSource
+from benchmarks.local import running
 from benchmarks.meter import Meter
 from benchmarks.past_records import (
     ATARI,
@@ -31,7 +32,6 @@ from benchmarks.past_records import (
 )
 from benchmarks.past_replay import measure_replay
 from benchmarks.pipeline import delete_experiment_topics
-from infra.cluster.local import LocalCluster
 from infra.control.experiments import (
     forget_experiment,
     new_run_id,
@@ -96,13 +96,8 @@ class Recording:
 def run_bench(settings: Settings, console: Console, *, as_json: bool) -> None:
     """Measure each kind and print."""
     use_one_thread()
-    cluster = LocalCluster(settings, report=lambda line: console.print(line))
-    try:
-        endpoints = cluster.start()
-        there = settings.at(endpoints.bootstrap_servers, endpoints.zookeeper)
+    with running(settings, console) as (_, there):
         found = {name: measure(there, name, kind) for name, kind in KINDS.items()}
-    finally:
-        cluster.release()
     if as_json:
         print(json.dumps(found))
     else:

@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.learner_side import READY
+from benchmarks.local import running
 from benchmarks.meter import Meter, ProcessUse
-from infra.cluster.local import LocalCluster
 from infra.control.experiments import (
     forget_experiment,
     new_run_id,
@@ -57,13 +57,8 @@ def run_bench(
 ) -> None:
     """Measure and print; with flow ``both``, free first and credit beside it."""
     flows = ["free", "credit"] if load.flow == "both" else [load.flow]
-    cluster = LocalCluster(settings, report=lambda line: console.print(line))
-    try:
-        endpoints = cluster.start()
-        there = settings.at(endpoints.bootstrap_servers, endpoints.zookeeper)
+    with running(settings, console) as (cluster, there):
         found = {flow: measure(there, load, flow, cluster.pids()) for flow in flows}
-    finally:
-        cluster.release()
     result: dict[str, Any] = {**found[flows[0]], "flow": flows[0]}
     if len(flows) > 1:
         result[flows[1]] = found[flows[1]]

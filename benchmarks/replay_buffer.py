@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from infra.cluster.local import LocalCluster
+from benchmarks.local import running
 from infra.kafka.clients import make_producer
 from infra.kafka.delivery import Sender
 from infra.kafka.topic_admin import TopicConfig, delete_topics, ensure_topics
@@ -49,13 +49,8 @@ def run_bench(
     settings: Settings, rows: int, console: Console, *, as_json: bool
 ) -> None:
     """Measure with CartPole-shaped rows, and print."""
-    cluster = LocalCluster(settings, report=lambda line: console.print(line))
-    try:
-        endpoints = cluster.start()
-        there = settings.at(endpoints.bootstrap_servers, endpoints.zookeeper)
+    with running(settings, console) as (_, there):
         found = measure(there, rows)
-    finally:
-        cluster.release()
     if as_json:
         print(json.dumps(found))
         return

@@ -17,13 +17,13 @@ from confluent_kafka import Consumer, TopicPartition
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.local import running
 from benchmarks.pipeline import (
     Load,
     bench_experiment,
     check_roles,
     delete_experiment_topics,
 )
-from infra.cluster.local import LocalCluster
 from infra.control.experiments import (
     forget_experiment,
     new_run_id,
@@ -70,13 +70,8 @@ def run_bench(
     settings: Settings, workers: int, envs: int, console: Console, *, as_json: bool
 ) -> None:
     """Measure and print."""
-    cluster = LocalCluster(settings, report=lambda line: console.print(line))
-    try:
-        endpoints = cluster.start()
-        there = settings.at(endpoints.bootstrap_servers, endpoints.zookeeper)
+    with running(settings, console) as (_, there):
         found = measure(there, workers, envs)
-    finally:
-        cluster.release()
     if as_json:
         print(json.dumps(found))
     else:

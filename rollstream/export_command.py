@@ -14,10 +14,17 @@ from rich.console import Console
 
 from infra.errors import RollstreamError
 from infra.printable import printable
-from rollstream.errors import BadInput
 from rollstream.lines import check_choice
 from rollstream.options import Json
 from rollstream.replay_display import ReplayDisplay
+from rollstream.selection_options import (
+    Episodes,
+    PolicyVersions,
+    Since,
+    Until,
+    Workers,
+    parse_selection,
+)
 
 if TYPE_CHECKING:
     from archive.episode_cutter import Bounds
@@ -75,20 +82,11 @@ def export(
             "Minari; parquet: the file, else EXPERIMENT.parquet."
         ),
     ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option("--from", help="A time with its zone, offset:N or step:N."),
-    ] = None,
-    until: Annotated[str | None, typer.Option("--to", help="Before that.")] = None,
-    policy_version: Annotated[
-        str | None, typer.Option(help="A..B, A.. or ..B; -1: at random.")
-    ] = None,
-    worker: Annotated[
-        str | None, typer.Option(help="Indices and ranges: 0,2-5.")
-    ] = None,
-    episodes: Annotated[
-        str | None, typer.Option(help="return>=200, length<500; several with ','.")
-    ] = None,
+    since: Since = None,
+    until: Until = None,
+    policy_version: PolicyVersions = None,
+    worker: Workers = None,
+    episodes: Episodes = None,
     as_json: Json = False,
 ) -> None:
     """Write experience as a dataset of Minari, or as one Parquet file.
@@ -102,7 +100,6 @@ def export(
         raise typer.BadParameter("expected --format minari", param_hint="--dataset-id")
     from archive.minari_ids import DATASET_ID
     from archive.past_source import MissingLibrary, find_folder, open_source
-    from archive.selection import BadSelection, Selection
     from infra.settings import load_settings
     from rollstream.machine import running, with_modules
 
@@ -112,16 +109,7 @@ def export(
         )
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     settings = with_modules(load_settings(), None)
-    try:
-        selection = Selection.parse(
-            since=since,
-            until=until,
-            versions=policy_version,
-            workers=worker,
-            episodes=episodes,
-        )
-    except BadSelection as exc:
-        raise BadInput(exc.problem, exc.mend) from exc
+    selection = parse_selection(since, until, policy_version, worker, episodes)
     if find_folder(settings, source) is None:
         settings = running(settings)
     try:

@@ -14,6 +14,14 @@ from rollstream.interrupts import Terminated, leaves_soon
 from rollstream.lines import check_experiment
 from rollstream.machine import running
 from rollstream.options import Json, Overrides
+from rollstream.selection_options import (
+    Episodes,
+    PolicyVersions,
+    Since,
+    Until,
+    Workers,
+    parse_selection,
+)
 
 EPILOG = (
     "Example: rollstream replay cartpole-dqn --into cartpole-n5 "
@@ -31,26 +39,11 @@ def replay(
     into: Annotated[
         str, typer.Option(help="The experiment, made where it is not there.")
     ],
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--from", help="Only from there: a time with zone, offset:N or step:N."
-        ),
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--to", help="Only before that; as --from.")
-    ] = None,
-    policy_version: Annotated[
-        str | None,
-        typer.Option(help="Only what these did: A..B, A.. or ..B; -1: at random."),
-    ] = None,
-    worker: Annotated[
-        str | None, typer.Option(help="Only these: indices and ranges, as 0,2-5.")
-    ] = None,
-    episodes: Annotated[
-        str | None,
-        typer.Option(help="Only whole episodes with that, as return>=200,length<500."),
-    ] = None,
+    since: Since = None,
+    until: Until = None,
+    policy_version: PolicyVersions = None,
+    worker: Workers = None,
+    episodes: Episodes = None,
     rate: Annotated[
         str, typer.Option(help="max; N/s: steps a second; 2x: twice as fast as it was.")
     ] = "max",
@@ -70,24 +63,18 @@ def replay(
     # Here, not above: other commands need none of it.
     from archive.pacing import BadRate, Pace
     from archive.past_source import open_source
-    from archive.selection import BadSelection, Selection
     from rollstream.client import Client
     from rollstream.launch_command import warn_without_agents
     from rollstream.replay_display import ReplayDisplay
     from rollstream.replaying import Replayed, Wish, bring_in
 
     check_experiment(into)
+    selection = parse_selection(since, until, policy_version, worker, episodes)
     try:
-        selection = Selection.parse(
-            since=since,
-            until=until,
-            versions=policy_version,
-            workers=worker,
-            episodes=episodes,
-        )
-        wish = Wish(into, selection, Pace.parse(rate), overrides or (), resume)
-    except (BadSelection, BadRate) as exc:
+        pace = Pace.parse(rate)
+    except BadRate as exc:
         raise BadInput(exc.problem, exc.mend) from exc
+    wish = Wish(into, selection, pace, overrides or (), resume)
     settings = running()
     console = Console(stderr=as_json, highlight=False)
     with leaves_soon(_STOP_S), closing(open_source(settings, source)) as opened:

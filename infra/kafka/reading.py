@@ -88,30 +88,51 @@ def read_to_end(
         # Told of the end, a reader of a compacted topic need not wait for records
         # that were removed.
         consumer.assign([TopicPartition(topic, partition, first)])
-        yield from _until(consumer, topic, partition, first, end, timeout_s)
+        yield from map(
+            to_message, raw_until(consumer, topic, partition, first, end, timeout_s)
+        )
 
 
-def _until(
+def raw_until(
     consumer: Consumer,
     topic: str,
     partition: int,
     position: int,
     end: int,
     timeout_s: float,
-) -> Iterator[Message]:
+    *,
+    at_once: int = _BATCH,
+    error_of: Callable[[str, int, KafkaError], TopicError] | None = None,
+) -> Iterator[Any]:
+    """Yields the client's messages before `end`; gaps in the offsets are passed over.
+
+    Args:
+        consumer: Is assigned the partition from `position` on, and told of its end.
+        topic: Of the partition.
+        partition: Its number.
+        position: The first offset.
+        end: The offset behind the last.
+        timeout_s: How long there may be no progress.
+        at_once: How many messages are fetched from the client together, at most.
+        error_of: Says what it means that the partition cannot be read.
+
+    Raises:
+        KafkaUnavailable: No progress for `timeout_s`.
+        TopicError: What `error_of` returns.
+    """
     where = TopicPartition(topic, partition)
     last_progress = time.monotonic()
     while position < end:
         # No more than can be left: asked for more, the client waits for them.
-        for raw in consumer.consume(min(_BATCH, end - position), _POLL_S):
+        for raw in consumer.consume(min(at_once, end - position), _POLL_S):
             error = raw.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                raise _reading_error(topic, partition, error)
+                raise (error_of or _reading_error)(topic, partition, error)
             # An offset at the end: a record that came later, or the end itself.
             if (raw.offset() or 0) >= end:
                 return
             if error is None:
-                yield to_message(raw)
+                yield raw
         now, before = time.monotonic(), position
         position = max(before, consumer.position([where])[0].offset)
         if position != before:
