@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
 )
 
 from infra.errors import TopicDrift, TopicError
-from infra.kafka.clients import make_admin
+from infra.kafka.asking import answer, ask
 from infra.kafka.topic_description import (
     ADMIN_TIMEOUT_S,
     TopicDescription,
@@ -78,8 +78,14 @@ def ensure_topics(
     Raises:
         TopicDrift: A topic has other partitions or another critical setting.
         TopicError: A topic cannot be created.
+        KafkaUnavailable: No broker answers.
     """
-    admin = make_admin(settings)
+    return ask(settings, lambda admin: _ensure(settings, admin, topics))
+
+
+def _ensure(
+    settings: Settings, admin: AdminClient, topics: Sequence[TopicConfig]
+) -> list[TopicReport]:
     names = [topic.name for topic in topics]
     present = set(cluster_metadata(admin).topics)
     refused = {
@@ -105,15 +111,17 @@ def alter_config(settings: Settings, name: str, changes: Mapping[str, str]) -> N
         for key, value in changes.items()
     ]
     resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
-    admin = make_admin(settings)  # kept until the answer is here
-    future = admin.incremental_alter_configs([resource])[resource]
     try:
-        future.result(ADMIN_TIMEOUT_S)
+        ask(settings, lambda admin: _alter(admin, resource))
     except KafkaException as exc:
         raise TopicError(
             f"topic {name}: {dict(changes)} cannot be set: {exc.args[0].str()}",
             "check the permissions of the Kafka user (AlterConfigs on the topic)",
         ) from exc
+
+
+def _alter(admin: AdminClient, resource: ConfigResource) -> None:
+    answer(admin.incremental_alter_configs([resource])[resource])
 
 
 def _described(settings: Settings, names: Sequence[str]) -> dict[str, TopicDescription]:
@@ -138,12 +146,14 @@ def _described(settings: Settings, names: Sequence[str]) -> dict[str, TopicDescr
 
 def delete_topics(settings: Settings, names: Sequence[str]) -> None:
     """Deletes topics, and returns when they are gone; absent ones are no error."""
-    if not names:
-        return
-    admin = make_admin(settings)
+    if names:
+        ask(settings, lambda admin: _delete(admin, names))
+
+
+def _delete(admin: AdminClient, names: Sequence[str]) -> None:
     for name, future in admin.delete_topics(list(names)).items():
         try:
-            future.result(ADMIN_TIMEOUT_S)
+            answer(future)
         except KafkaException as exc:
             if exc.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise TopicError(
@@ -194,7 +204,7 @@ def _try_create(
     new = NewTopic(topic.name, topic.partitions, -1, config=dict(config))
     future = admin.create_topics([new], validate_only=validate_only)[topic.name]
     try:
-        future.result(ADMIN_TIMEOUT_S)
+        answer(future)
     except KafkaException as exc:
         error = exc.args[0]
         # Another process was faster: what it made is compared below.

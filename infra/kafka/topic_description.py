@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,7 @@ from confluent_kafka.admin import (
 )
 
 from infra.errors import KafkaUnavailable, TopicError
-from infra.kafka.clients import make_admin
+from infra.kafka.asking import answer, ask
 from infra.kafka.offsets import EARLIEST, LATEST
 from infra.settings import Settings
 
@@ -54,8 +53,14 @@ def describe_topics(settings: Settings, names: Sequence[str]) -> list[TopicDescr
 
     Raises:
         TopicError: They may not be described, or have no leader.
+        KafkaUnavailable: No broker answers.
     """
-    admin = make_admin(settings)
+    return ask(settings, lambda admin: _describe_settled(admin, names))
+
+
+def _describe_settled(
+    admin: AdminClient, names: Sequence[str]
+) -> list[TopicDescription]:
     deadline = time.monotonic() + ADMIN_TIMEOUT_S
     while True:
         try:
@@ -124,7 +129,7 @@ def _unavailable(exc: KafkaException) -> KafkaUnavailable:
 
 def _topic_ids(admin: AdminClient, names: Sequence[str]) -> dict[str, str]:
     futures = admin.describe_topics(TopicCollection(list(names)))
-    return {name: str(_result(future).topic_id) for name, future in futures.items()}
+    return {name: str(answer(future).topic_id) for name, future in futures.items()}
 
 
 def _configs(admin: AdminClient, names: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -133,7 +138,7 @@ def _configs(admin: AdminClient, names: Sequence[str]) -> dict[str, dict[str, st
     return {
         resource.name: {
             key: entry.value
-            for key, entry in _result(future).items()
+            for key, entry in answer(future).items()
             if entry.value is not None
         }
         for resource, future in futures.items()
@@ -149,14 +154,10 @@ def _offsets(
         for partition in range(size)
     }
     found = {
-        (key.topic, key.partition): int(_result(future).offset)
+        (key.topic, key.partition): int(answer(future).offset)
         for key, future in admin.list_offsets(request).items()
     }
     return {
         name: tuple(found[name, partition] for partition in range(size))
         for name, size in sizes.items()
     }
-
-
-def _result(future: Future[Any]) -> Any:
-    return future.result(ADMIN_TIMEOUT_S)
