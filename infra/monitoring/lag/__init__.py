@@ -1,0 +1,1 @@
+"""How far behind consumer groups are, in records, steps and seconds."""
