@@ -6,12 +6,16 @@ BIN := .venv/bin
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: help setup lint test demo bench chaos soak clean
+.PHONY: help setup browser lint test demo bench chaos soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: .venv/ready ## make .venv with pinned dependencies (5 GB: torch)
+setup: .venv/ready ## make .venv with pinned dependencies (5 GB: torch), and a browser for tests
+	@.ci/browser
+
+browser: .venv/ready ## chromium for the tests of the dashboard, by apt (root) or Playwright
+	@.ci/browser --needed
 
 .venv/ready: requirements.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed: $(PYTHON) was not found"; exit 1; }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 import platformdirs
 from pydantic import (
@@ -25,7 +26,21 @@ SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 _HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
-_SECRET = "ROLLSTREAM_KAFKA_SASL_PASSWORD"
+_SASL_PASSWORD = "ROLLSTREAM_KAFKA_SASL_PASSWORD"
+_ALERT_WEBHOOK = "ROLLSTREAM_ALERT_WEBHOOK"
+
+
+def _is_web_address(text: str) -> bool:
+    """Whether it may be posted to as it is; nothing in it is a header or a password."""
+    if not text.isascii() or not text.isprintable() or " " in text:
+        return False
+    try:
+        found = urlsplit(text)
+        port = found.port
+    except ValueError:
+        return False
+    is_whole = bool(found.hostname) and "@" not in found.netloc and port != 0
+    return found.scheme in ("http", "https") and is_whole
 
 
 def _is_host_port(text: str) -> bool:
@@ -85,6 +100,17 @@ class Settings(BaseSettings):
     )
     """What clients of `rollstream registry` have to send, as `Bearer`."""
 
+    dashboard_token: SecretStr | None = Field(
+        default=None, validation_alias="ROLLSTREAM_DASHBOARD_TOKEN"
+    )
+    """What `rollstream dashboard` asks of who opens it from another machine."""
+
+    alert_webhook: SecretStr | None = Field(
+        default=None, validation_alias=_ALERT_WEBHOOK
+    )
+    """Where alerts of experiments that ask for it are posted: whoever knows the address
+    may post there, so it is a secret."""
+
     security_protocol: SecurityProtocol = Field(
         default="PLAINTEXT", validation_alias="ROLLSTREAM_KAFKA_SECURITY_PROTOCOL"
     )
@@ -94,7 +120,9 @@ class Settings(BaseSettings):
     sasl_username: str | None = Field(
         default=None, validation_alias="ROLLSTREAM_KAFKA_SASL_USERNAME"
     )
-    sasl_password: SecretStr | None = Field(default=None, validation_alias=_SECRET)
+    sasl_password: SecretStr | None = Field(
+        default=None, validation_alias=_SASL_PASSWORD
+    )
     ca_file: Path | None = Field(
         default=None, validation_alias="ROLLSTREAM_KAFKA_CA_FILE"
     )
@@ -129,6 +157,15 @@ class Settings(BaseSettings):
         if path.exists() and not path.is_dir():
             raise ValueError("expected a directory, or a path where one can be made")
         return path
+
+    @field_validator("alert_webhook")
+    @classmethod
+    def _check_webhook(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not _is_web_address(value.get_secret_value()):
+            raise ValueError(
+                "expected http://host/... or https://host/..., without a user"
+            )
+        return value
 
     @field_validator("ca_file")
     @classmethod
@@ -205,7 +242,9 @@ def _explain(error: Any) -> str:
     if not error["loc"]:  # a rule over several variables names them itself
         return message
     variable = str(error["loc"][0])
-    if variable == _SECRET:
+    if variable == _SASL_PASSWORD:
         return f"{variable}: expected a text"
+    if variable == _ALERT_WEBHOOK:
+        return f"{variable}: {message}"
     message = message.replace("Input should be", "expected")
     return f"{variable}: {message}, found {error['input']!r}"

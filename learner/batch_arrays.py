@@ -25,6 +25,8 @@ class BatchArrays:
         discounts: [T, B] float32.
         bootstrap_steps: [T, B] int32.
         priorities: [T, B] float32, NaN where there are none.
+        policy_version: of the policy that acted; NaN: none did.
+        acted_at_s: when the last row was done, seconds since the epoch.
     """
 
     observations: Mapping[str, Array]
@@ -34,6 +36,8 @@ class BatchArrays:
     discounts: Array
     bootstrap_steps: Array
     priorities: Array
+    policy_version: float
+    acted_at_s: float
 
 
 def open_batch(batch: TransitionBatch, env: EnvDescription) -> BatchArrays:
@@ -51,6 +55,8 @@ def open_batch(batch: TransitionBatch, env: EnvDescription) -> BatchArrays:
         discounts=batch.discounts.array(),
         bootstrap_steps=batch.bootstrap_steps.array(),
         priorities=batch.priorities.array(),
+        policy_version=batch.policy.version if batch.policy.version >= 0 else np.nan,
+        acted_at_s=batch.produced_at_ms / 1000,
     )
 
 

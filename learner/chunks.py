@@ -8,6 +8,7 @@ import numpy as np
 
 from learner.sum_tree import Floats, Indices
 from schemas.records import TransitionBatch
+from schemas.tensors import Array
 
 Stream = tuple[str, int]
 """(worker, incarnation)."""
@@ -118,6 +119,13 @@ class Waiting:
             np.concatenate([self.steps, other.steps]),
             np.concatenate([self.envs, other.envs]),
         )
+
+    def without(self, there: Array) -> "Waiting | None":
+        """Return the rows [N] that still wait; None: none of them does."""
+        left = ~there
+        if not left.any():
+            return None
+        return Waiting(self.slots[left], self.steps[left], self.envs[left])
 
 
 @dataclass(eq=False, slots=True)

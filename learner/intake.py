@@ -17,6 +17,7 @@ from learner.feed import Delivered
 from learner.gauges import Gauges
 from learner.lineage import TrainingData
 from learner.mixture import Mixture
+from learner.origins import Origins
 from learner.pace import Pace
 from learner.rate_limiter import RateLimiter
 from learner.replay_buffer import BatchMismatch
@@ -26,6 +27,7 @@ from schemas.errors import SchemaError
 from schemas.records import NO_POLICY, TransitionBatch
 
 BUDGET_S = 0.010
+NOTE_S = 0.1
 
 
 @dataclass
@@ -50,6 +52,13 @@ class Intake:
     gauges: Gauges
     reporter: Reporter
     policy_version: int = -1
+    _origins: Origins | None = None
+    _note_at_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if (own := self.own) is not None and own.run.is_live:
+            self._origins = own.buffer.origins
+            self._origins.watch()
 
     @property
     def own(self) -> Source | None:
@@ -102,6 +111,22 @@ class Intake:
         self.limiter.sample(count)
         self.pace.sampled(sample.counts)
         self.counters.samples += count
+
+    def note_learnt(self, *, at_once: bool = False) -> None:
+        """Note how old was what was drawn since the last time: at most every 0.1 s.
+
+        ``at_once``: before a version is published, for they are behind the one before.
+        Others' policies are not ours to be behind of, and a past is as old as it is: of
+        rows that are not live nothing is noted.
+        """
+        now_s = time.monotonic()
+        if self._origins is None or not (at_once or now_s >= self._note_at_s):
+            return
+        self._note_at_s = now_s + NOTE_S
+        if (acted := self._origins.take()) is not None:
+            self.gauges.freshness.add(
+                acted, self._origins.workers, self.policy_version, now_ms() / 1000
+            )
 
     def _lets_in(self, source: Source) -> bool:
         """Whether a source's next batch is let in.

@@ -106,6 +106,7 @@ class Learner:
             learnt = self._has_learnt = True
             if time.monotonic() > deadline:
                 break
+        self._intake.note_learnt()
         return learnt
 
     def _can_learn(self) -> bool:
@@ -149,10 +150,10 @@ class Learner:
             "checkpoints": p.saver.saved,
             "can_learn": float(self._can_learn()),
         }
-        own = self._intake.own
-        p.reporter.metrics(
-            values | self._gauges.take(), own.feed.status() if own else ()
-        )
+        intake = self._intake
+        gauges = self._gauges.take(intake.counters.samples, intake.limiter.inserts)
+        positions = intake.own.feed.status() if intake.own else ()
+        p.reporter.metrics(values | gauges, positions)
 
     def snapshot(self) -> Snapshot:
         """Return all that must not be forgotten, as it is between two batches."""
@@ -219,6 +220,7 @@ class Learner:
     def _publish(self, now_s: float) -> None:
         p = self._p
         tensors = p.algorithm.policy_tensors()
+        self._intake.note_learnt(at_once=True)
         self._intake.policy_version = p.publisher.publish(
             tensors, p.algorithm.updates, now_s
         )
@@ -282,8 +284,10 @@ class Learner:
 
     def _idle(self) -> None:
         started_at = time.monotonic()
-        if not self._intake.wait(IDLE_S):
+        waits_for_data = self._intake.wait(IDLE_S)
+        if not waits_for_data:
             time.sleep(IDLE_S)
-            return
-        if self.may_learn:
-            self._gauges.waited_data_s += time.monotonic() - started_at
+        idle_s = time.monotonic() - started_at
+        self._gauges.idle_s += idle_s
+        if waits_for_data and self.may_learn:
+            self._gauges.waited_data_s += idle_s

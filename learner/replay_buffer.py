@@ -11,6 +11,7 @@ import numpy as np
 
 from learner.batch_arrays import BatchArrays, BatchMismatch, open_batch
 from learner.chunks import Chunk, ChunkRef, Chunks, References, Waiting, reference
+from learner.origins import Origins
 from learner.priorities import Priorities
 from learner.sample import Drawn, Sample
 from learner.stored_rows import ObservationRows, TransitionRows
@@ -40,6 +41,7 @@ class ReplayBuffer:
         refused_rows: cumulative, valid rows that never can be sampled (not finite, no
             bootstrap step, frames before them not known).
         dropped_rows: cumulative, those, and rows that left while they waited.
+        origins: which policy acted in a row, when, and for which worker.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class ReplayBuffer:
         self._transitions = TransitionRows(env.action, capacity)
         self._priorities = Priorities(replay)
         self._chunks = Chunks(capacity, self._observations.size)
+        self.origins = Origins(capacity)
         self.rows = self.samplable_rows = self.learnable_rows = 0
         self.refused_rows = self.dropped_rows = 0
         self.is_full = False
@@ -105,8 +108,7 @@ class ReplayBuffer:
         """
         drawn = self.draw(batch_size, rng)
         # (N P)^-beta / (N P_least)^-beta: N cancels.
-        relative = drawn.probabilities / drawn.least
-        return self.gather(drawn.slots, relative**-beta)
+        return self.gather(drawn.slots, (drawn.probabilities / drawn.least) ** -beta)
 
     def draw(self, count: int, rng: np.random.Generator) -> Drawn:
         """Draw rows as ``sample`` does; raises as that."""
@@ -114,6 +116,7 @@ class ReplayBuffer:
 
     def gather(self, slots: Indices, weights: Floats) -> Sample:
         """Return what was drawn, with the weights [N] that it is to have."""
+        self.origins.draw(slots)
         rows, observations = self._transitions, self._observations.gather
         first = self._chunks.first_position
         return Sample(
@@ -209,6 +212,7 @@ class ReplayBuffer:
         steps, envs = np.divmod(np.arange(ref.num_rows), ref.num_envs)
         at = self._observations.at(chunk, steps, envs)
         self._transitions.put(chunk, arrays, at)
+        self.origins.put(chunk, arrays)
         ahead = arrays.bootstrap_steps.reshape(-1)
         usable = arrays.valid.reshape(-1) & (ahead >= 1) & np.isfinite(priorities)
         finite = np.isfinite(arrays.returns) & np.isfinite(arrays.discounts)
@@ -250,12 +254,7 @@ class ReplayBuffer:
         there &= self._observations.usable(at)
         if there.any():
             self._link(chunk, waiting.slots[there], at[there])
-        left = ~there
-        chunk.waiting = (
-            Waiting(waiting.slots[left], waiting.steps[left], waiting.envs[left])
-            if left.any()
-            else None
-        )
+        chunk.waiting = waiting.without(there)
         self._chunks.note_waiting(chunk)
 
     def _link(self, chunk: Chunk, slots: Indices, bootstrap_at: Indices) -> None:
@@ -272,6 +271,7 @@ class ReplayBuffer:
         if not chunk.filled:
             return
         self.is_full = True
+        self.origins.forget(chunk)
         self._priorities.leave_out(self._transitions.slots(chunk))
         self.rows -= chunk.valid_rows
         self.samplable_rows -= chunk.samplable_rows

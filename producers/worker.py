@@ -195,6 +195,7 @@ class Worker:
         rows = self._num_steps * self._environments.num_envs
         self._pace.took(rows, time.monotonic())
         self._actor = self._actors.newest(self._actor)
+        self._report.acts(self._policies.current)
         arrays = rollout.collect(self._actor, self._num_steps, self._must_stop)
         is_last = self._stop.is_set()
         longest = stream.send(arrays, end=is_last)

@@ -12,9 +12,11 @@ from infra.kafka.delivery import Sender
 from infra.monitoring.event_kinds import EventKind, Severity
 from infra.monitoring.repeats import Repeats
 from infra.monitoring.reporter import Reporter
+from producers.adoption import Adoption
 from producers.env_troubles import AGAIN_AT_MOST_S, AGAIN_S, EnvTroubles
 from producers.episodes import EpisodeLog
 from producers.pauses import Pause
+from producers.policy import Policy
 from producers.rollout import UnrollArrays
 from producers.tally import Tally
 from producers.worker_stream import WorkerCounts
@@ -49,6 +51,7 @@ class WorkerReport:
         self._due_at_s = 0.0
         self._troubles = EnvTroubles(self.event)
         self._pauses = Repeats(AGAIN_S, AGAIN_AT_MOST_S)
+        self._adoption = Adoption(now_ms())
         self.begin(-1, WorkerCounts(), 0)
 
     def begin(self, incarnation: int, counts: WorkerCounts, env_restarts: int) -> None:
@@ -62,6 +65,7 @@ class WorkerReport:
         self._incarnation = incarnation
         self._counts = counts
         self._env_restarts = env_restarts
+        self._adoption.begin()
         self.reporter = Reporter(self._sender, self._context, incarnation)
 
     def event(self, kind: EventKind, severity: Severity, reason: str) -> None:
@@ -97,6 +101,11 @@ class WorkerReport:
         """Say why no more is stepped; of something wrong, not each time."""
         if not pause.mend or self._pauses.happens(time.monotonic()):
             self.event("worker-idle", pause.severity, str(pause))
+
+    def acts(self, policy: Policy | None) -> None:
+        """Note what acts in the steps to come; None: actions are random."""
+        if policy is not None:
+            self._adoption.acts(policy.version, now_ms())
 
     def add(self, arrays: UnrollArrays) -> None:
         """Note an unroll's episodes."""
@@ -140,6 +149,7 @@ class WorkerReport:
                 "env_restarts": env_restarts - self._env_restarts,
                 "policy_epoch": policy.epoch,
                 "policy_version": policy.version,
+                **self._adoption.take(),
             }
         )
         record = self._episodes.take(

@@ -7,7 +7,8 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +18,7 @@ import typer
 if TYPE_CHECKING:
     from infra.control.agent_reports import Happening
     from infra.control.plans import Capacity
+    from infra.settings import Settings
 
 EPILOG = "Example: rollstream agent --capacity cpu=2,gpu=0 --label zone=a"
 _log = logging.getLogger("rollstream.agent")
@@ -38,6 +40,13 @@ def agent(
         list[str] | None,
         typer.Option(help="Import this module of environments; repeatable."),
     ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Serve Prometheus metrics there, as `rollstream exporter` does.",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON lines on stdout, only that.")
     ] = False,
@@ -51,19 +60,34 @@ def agent(
     """
     from infra.control.agent import Agent
     from infra.logs import configure_logging
+    from rollstream.listening import parse_listen
     from rollstream.machine import running, with_modules
 
     has, labels = parse_capacity(capacity), parse_labels(label or [])
+    where = parse_listen(metrics, "--metrics") if metrics else None
     settings = with_modules(running(), env_module)
     configure_logging(None, "agent", os.getpid())
     show = _print_json if as_json else _line_printer()
-    found = Agent(settings, has, labels, show)
-    try:
-        found.start()
-        _announce(found.name, has, labels, as_json=as_json)
-        found.run()
-    finally:
-        found.close()
+    with _metrics(settings, where) as served:
+        found = Agent(settings, has, labels, show)
+        try:
+            found.start()
+            _announce(found.name, has, labels, served, as_json=as_json)
+            found.run()
+        finally:
+            found.close()
+
+
+@contextmanager
+def _metrics(settings: Settings, where: tuple[str, int] | None) -> Iterator[str]:
+    """Serve metrics, where that is asked for; yields where they are."""
+    if where is None:
+        yield ""
+        return
+    from infra.monitoring.metrics_server import serving_metrics
+
+    with serving_metrics(settings, *where) as url:
+        yield url
 
 
 def parse_capacity(text: str | None) -> Capacity:
@@ -106,14 +130,15 @@ def count_gpus() -> int:
 
 
 def _announce(
-    name: str, has: Capacity, labels: dict[str, str], *, as_json: bool
+    name: str, has: Capacity, labels: dict[str, str], metrics: str, *, as_json: bool
 ) -> None:
     if as_json:
         facts = {"kind": "agent", "name": name, "labels": labels, **has.model_dump()}
-        _tell(json.dumps(facts))
+        _tell(json.dumps(facts | ({"metrics": metrics} if metrics else {})))
         return
     shown = "".join(f", {key}={value}" for key, value in sorted(labels.items()))
-    _tell(f"agent {name}: cpu {has.cpu:g}, gpu {has.gpu:g}{shown}")
+    where = f"; metrics at {metrics}" if metrics else ""
+    _tell(f"agent {name}: cpu {has.cpu:g}, gpu {has.gpu:g}{shown}{where}")
 
 
 def _tell(line: str) -> None:

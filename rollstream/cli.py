@@ -13,11 +13,13 @@ from rollstream import (
     archive_command,
     bench_command,
     cluster_command,
-    doctor_command,
+    dashboard_command,
     events_command,
     experiments_command,
     export_command,
+    exporter_command,
     import_command,
+    lag_command,
     launch_command,
     lineage_command,
     logs_command,
@@ -25,7 +27,6 @@ from rollstream import (
     ps_command,
     replay_command,
     spec_command,
-    status_command,
     topics_command,
 )
 from rollstream.errors import exits_with_a_message
@@ -37,7 +38,6 @@ from rollstream.machine import (
     with_modules,
 )
 from rollstream.options import File, Json, Overrides
-from rollstream.run_command import exit_code, run_experiment
 from rollstream.run_from import from_past
 from rollstream.spec_file import load_file
 from rollstream.streams import open_streams
@@ -102,6 +102,9 @@ def run(
     the target was reached, or none was set; 3 a limit or the past's end came first, 130
     after Ctrl-C, 1 on errors, 2 when the spec is refused.
     """
+    # Here, not above: no other command needs what supervises processes.
+    from rollstream.run_command import exit_code, run_experiment
+
     experiment = load_file(file, overrides)
     settings = with_modules(load_settings(), env_module)
     if past is not None:
@@ -133,7 +136,10 @@ def validate(
 @app.command(epilog="Example: rollstream doctor --json")
 def doctor(as_json: Json = False) -> None:
     """Show what is installed and reachable, and the mend for what is missing."""
-    raise typer.Exit(doctor_command.doctor(load_settings(), as_json=as_json))
+    # Here, not above: nothing else needs all that is looked at.
+    from rollstream.doctor_command import doctor as run_command
+
+    raise typer.Exit(run_command(load_settings(), as_json=as_json))
 
 
 @app.command(epilog="Example: rollstream topics cartpole-dqn")
@@ -207,7 +213,10 @@ def status(
     Exit code: 0 all is well, 3 there are alerts of its newest run, 1 there is no such
     experiment, or it cannot be read.
     """
-    raise typer.Exit(status_command.status(running(), experiment, as_json=as_json))
+    # Here, not above: it imports all that watches.
+    from rollstream.status_command import status as run_command
+
+    raise typer.Exit(run_command(running(), experiment, as_json=as_json))
 
 
 @app.command(
@@ -256,12 +265,17 @@ app.command("up", epilog=cluster_command.UP_EXAMPLE)(cluster_command.up)
 app.command("down", epilog=cluster_command.DOWN_EXAMPLE)(cluster_command.down)
 app.command("schema", epilog=spec_command.SCHEMA_EXAMPLE)(spec_command.schema)
 app.command("init", epilog=spec_command.INIT_EXAMPLE)(spec_command.init)
+app.command("dashboard", epilog=dashboard_command.EPILOG)(dashboard_command.dashboard)
 app.command("launch", epilog=launch_command.EPILOG)(launch_command.launch)
 app.command("agent", epilog=agent_command.EPILOG)(agent_command.agent)
 app.command("archive", epilog=archive_command.EPILOG)(archive_command.archive)
 app.command("replay", epilog=replay_command.EPILOG)(replay_command.replay)
 app.command("export", epilog=export_command.EPILOG)(export_command.export)
+app.command("exporter", epilog=exporter_command.EPILOG)(exporter_command.exporter)
 app.command("import", epilog=import_command.EPILOG)(import_command.import_dataset)
+app.command("lag", epilog=lag_command.EPILOG, cls=lag_command.LagCommand)(
+    lag_command.lag
+)
 app.command("lineage", epilog=lineage_command.EPILOG)(lineage_command.lineage)
 app.command("ps", epilog=ps_command.EPILOG)(ps_command.ps)
 app.command("logs", epilog=logs_command.EPILOG)(logs_command.logs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -12,10 +12,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from infra.control.runs import Tick
 from infra.monitoring.progress import Progress
 from infra.printable import printable
 from rollstream.rates import Rate
+
+if TYPE_CHECKING:
+    from infra.control.runs import Tick
 
 PLAIN_INTERVAL_S = 3.0
 _BARS = "▁▂▃▄▅▆▇█"

@@ -21,20 +21,23 @@ class BadInput(RollstreamError):
 
 
 @contextmanager
-def exits_with_a_message(error: int = EXIT_ERROR) -> Iterator[None]:
+def exits_with_a_message(
+    error: int = EXIT_ERROR, refused: int = EXIT_BAD_INPUT
+) -> Iterator[None]:
     """Turn what a person can mend into its message and an exit code.
 
     Args:
         error: the code of what is neither refused input nor Ctrl-C.
+        refused: the code of refused input.
     """
     try:
         yield
     except SpecError as exc:
         _say("the experiment is refused:", *exc.problems)
-        sys.exit(EXIT_BAD_INPUT)
+        sys.exit(refused)
     except (BadInput, SettingsError) as exc:
         _say(str(exc))
-        sys.exit(EXIT_BAD_INPUT)
+        sys.exit(refused)
     except (RollstreamError, SchemaError) as exc:
         _say(str(exc))
         sys.exit(error)

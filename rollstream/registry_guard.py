@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import hmac
-import ipaddress
-from urllib.parse import urlsplit
-
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from infra.errors import SettingsError
+from infra.http_access import check_token, host_of, is_bearer, is_loopback
 from rollstream.registry_answers import ApiError, Handler
-
-MIN_TOKEN = 16
 
 
 def check_reach(host: str, token: str | None) -> None:
@@ -21,28 +16,14 @@ def check_reach(host: str, token: str | None) -> None:
     Raises:
         SettingsError: it has none, or one that can be guessed.
     """
-    if token is not None and (len(token) < MIN_TOKEN or not token.isascii()):
-        raise SettingsError(
-            f"ROLLSTREAM_REGISTRY_TOKEN: expected at least {MIN_TOKEN} ASCII "
-            f"characters, found {len(token)}",
-            "make one with `openssl rand -hex 32`",
-        )
-    if token is None and not is_loopback(host):
+    if token is not None:
+        check_token("ROLLSTREAM_REGISTRY_TOKEN", token)
+    elif not is_loopback(host):
         raise SettingsError(
             f"--host {host}: expected ROLLSTREAM_REGISTRY_TOKEN where others can "
             "reach the registry, found none",
             "set it, or stay on 127.0.0.1",
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Say whether a host, as in an address or a Host header, is this machine only."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def make_guard(host: str, token: str | None) -> Middleware:
@@ -57,27 +38,14 @@ def make_guard(host: str, token: str | None) -> Middleware:
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if local and not is_loopback(_host_of(request)):
+        if local and not is_loopback(host_of(request.headers.get("Host", ""))):
             raise ApiError(403, 403, "expected a Host header of this machine")
         if "Origin" in request.headers:
             raise ApiError(403, 403, "expected no request of a web page")
-        if token is not None and not _has_token(request, token):
+        if token is not None and not is_bearer(
+            request.headers.get("Authorization", ""), token
+        ):
             raise ApiError(401, 40101, "expected `Authorization: Bearer <token>`")
         return await handler(request)
 
     return guard
-
-
-def _host_of(request: web.Request) -> str:
-    try:
-        return urlsplit(f"//{request.headers.get('Host', '')}").hostname or ""
-    except ValueError:
-        return ""
-
-
-def _has_token(request: web.Request, token: str) -> bool:
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    same = hmac.compare_digest(
-        given.strip().encode(errors="surrogateescape"), token.encode()
-    )
-    return scheme.lower() == "bearer" and same

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from infra.monitoring.lag.model import LagReport
+from infra.monitoring.lag.plain import plain_group
 from infra.monitoring.role_views import RoleView
-from infra.monitoring.status import ExperimentStatus, GroupStatus, read_status
+from infra.monitoring.status import ExperimentStatus, read_status
 from infra.printable import printable
 from infra.settings import Settings
 from rollstream.ages import age
 from rollstream.alerts import each_once, troubles
 from rollstream.hints import NO_AGENT
+from rollstream.lag_columns import GROUP_COLUMNS
+from rollstream.lag_rows import LagRow, rows_of
+from rollstream.lag_table import coloured, table_lines
 from rollstream.tables import table_console
 
 # What is said once; all else is repeated every two seconds.
@@ -49,8 +54,7 @@ def to_json(found: ExperimentStatus) -> dict[str, object]:
     for name in ("wall_s", "env_steps_per_s", "reached"):
         del values["summary"][name]
     values["groups"] = [
-        asdict(group)
-        | {"lag": group.lag, "committed_lag": group.committed_lag, "held": group.held}
+        {"role": group.role, "topic": group.topic, **plain_group(group.seen)}
         for group in found.groups
     ]
     return values
@@ -61,9 +65,12 @@ def _show(console: Console, found: ExperimentStatus) -> None:
         _print(console, f"{name:<16}{value}")
     if found.lacks_agents:
         _print(console, NO_AGENT, style="yellow")
-    for table in (_roles(found), _groups(found)):
-        console.print()
-        console.print(table)
+    console.print()
+    console.print(_roles(found))
+    groups = _groups(found)
+    console.print()
+    for text in coloured(table_lines(groups, GROUP_COLUMNS), groups).split():
+        console.print(text, soft_wrap=True)
     alerts = each_once(found.alerts)
     shown = alerts[:SHOWN_ALERTS]
     lines = [line for role in found.roles for line in troubles(role, shown)]
@@ -71,9 +78,8 @@ def _show(console: Console, found: ExperimentStatus) -> None:
         _print(console, line, style="yellow")
     if len(lines) > SHOWN_TROUBLES:
         console.print(f"... and {len(lines) - SHOWN_TROUBLES} more lines; --json")
-    for group in found.groups:
-        if problem := _problem(group):
-            _print(console, f"{group.role}: {problem}", style="yellow")
+    for line in _group_troubles(found, groups):
+        _print(console, line, style="yellow")
     if shown:
         console.print()
     for alert in shown:
@@ -148,35 +154,23 @@ def _listed(names: tuple[str, ...] | None) -> str:
     return ", ".join(names) or "-"
 
 
-def _groups(found: ExperimentStatus) -> Table:
-    table = _table("GROUP", "TOPIC", "PARTITIONS", "LAG", "UNCOMMITTED", "HELD")
-    for group in found.groups:
-        table.add_row(
-            group.role,
-            group.topic,
-            str(len(group.partitions)),
-            _count(group.lag),
-            _count(group.committed_lag),
-            f"{group.held:,}",
-        )
-    return table
-
-
-def _problem(group: GroupStatus) -> str:
-    if group.problem:
-        return group.problem
-    unread = [p.partition for p in group.partitions if p.position is None]
-    beyond = [
-        p.partition
-        for p in group.partitions
-        if p.position is not None and p.position > p.end
+def _groups(found: ExperimentStatus) -> list[LagRow]:
+    """Return a row of each role that reads, though nothing may be known of it."""
+    return [
+        replace(row, group=group.role, topic=row.topic or group.topic)
+        for group in found.groups
+        for row in rows_of(LagReport(0.0, (group.seen,)), by_partition=False)
     ]
-    if beyond:
-        return f"positions beyond the end: {beyond}; the topic was made anew"
-    waiting = [p.partition for p in group.partitions if p.held_back]
-    if waiting:
-        return f"an open transaction holds back records of {waiting}"
-    return f"nobody has reported on {unread}" if unread else ""
+
+
+def _group_troubles(found: ExperimentStatus, rows: list[LagRow]) -> list[str]:
+    lines = [f"{row.group}: {row.words}" for row in rows if row.severity]
+    for group in found.groups:
+        places = [p.place.partition for p in group.seen.partitions if p.open_records]
+        if places:
+            waits = f"an open transaction holds back records of {places}"
+            lines.append(f"{group.role}: {waits}")
+    return lines
 
 
 def _table(*columns: str) -> Table:
@@ -188,7 +182,3 @@ def _table(*columns: str) -> Table:
 
 def _ago(milliseconds: int | None) -> str:
     return "-" if milliseconds is None else f"{age(milliseconds)} ago"
-
-
-def _count(value: int | None) -> str:
-    return "-" if value is None else f"{value:,}"

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from schemas.alert_specs import AlertsSpec
 from schemas.experience_specs import (
     EnvSpec,
     EvaluatorSpec,
@@ -40,6 +41,7 @@ from schemas.topics import EXPERIMENT_NAME, check_name
 MAX_PARTITIONS = 1_024
 
 __all__ = [
+    "AlertsSpec",
     "EnvSpec",
     "Experiment",
     "FlowSpec",
@@ -158,6 +160,9 @@ class Spec(Part):
     )
     health: HealthSpec = Field(
         HealthSpec(), description="When processes are started again."
+    )
+    alerts: AlertsSpec = Field(
+        AlertsSpec(), description="When a person is told that something is wrong."
     )
     state: Literal["running", "paused", "stopped"] = Field(
         "running", description="What is wanted; stopped: no process."

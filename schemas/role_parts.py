@@ -17,7 +17,7 @@ PLACEMENT = (
 )  # fmt: skip
 
 # Not here, and so changed without a restart: state, which processes follow in the
-# topic; health and stop, which whoever watches over them judges by.
+# topic; health, alerts and stop, which whoever watches over them judges by.
 READ_BY = {
     "worker": (
         "seed",

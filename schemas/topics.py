@@ -95,11 +95,12 @@ CREDITS = Topic(
 )  # fmt: skip
 METRICS = Topic(
     "metrics", "role/index", ("MetricsPoint", "EpisodesFinished", "Evaluation"),
-    "delete", ("every role",), ("cli",),
+    "delete", ("every role", "agent", "cli"), ("cli",),
     config=_retain(_DAY_MS),
 )  # fmt: skip
 EVENTS = Topic(
-    "events", "role/index", ("Event",), "delete", ("every role", "agent"), ("cli",),
+    "events", "role/index", ("Event",), "delete", ("every role", "agent", "cli"),
+    ("cli",),
     config=_retain(30 * _DAY_MS),
 )  # fmt: skip
 DEAD_LETTERS = Topic(

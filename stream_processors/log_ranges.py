@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 
 from infra.errors import KafkaUnavailable
 from infra.kafka.clients import Traffic, make_consumer
-from infra.kafka.reading import committed_offsets, read_to_end, watermarks
+from infra.kafka.peeking import Span, make_peeker, peek
+from infra.kafka.reading import committed_offsets, watermarks
 from infra.settings import Settings
 from stream_processors.health import LogRange
 
@@ -49,17 +51,20 @@ def first_offset(
     Returns:
         The first of them that the log still holds, and whether there is any committed
         record among those (there is none where transactions left only their marks).
+
+    Raises:
+        KafkaUnavailable: no answer within 30 s.
     """
-    consumer = make_consumer(
-        settings, group=None, client_id=f"{topic}-ranges", traffic=Traffic.CONTROL
-    )
+    consumer = make_peeker(settings, f"{topic}-ranges")
     try:
         begin, _ = watermarks(consumer, topic, partition, _TIMEOUT_S)
+        first = min(max(begin, start), stop)
+        if first == stop:
+            return stop, False
+        span = Span(topic, partition, first, stop)
+        found = peek(consumer, [span], 1, time.monotonic() + 2 * _TIMEOUT_S)[span]
     finally:
         consumer.close()
-    first = min(max(begin, start), stop)
-    if first == stop:
-        return stop, False
-    for message in read_to_end(settings, topic, partition, first):
-        return first, message.offset < stop
-    raise KafkaUnavailable(f"{topic}[{partition}]: nothing to read before {stop}")
+    if found.first is None and not found.is_whole:
+        raise KafkaUnavailable(f"{topic}[{partition}]: nothing to read before {stop}")
+    return first, found.first is not None

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from infra.control.desired import PublishedExperiment
 from infra.errors import RollstreamError
 from infra.monitoring.follow import MetricsFollower
+from infra.monitoring.lag.model import LagReport
 from infra.monitoring.past_end import PastEnd
 from infra.monitoring.progress import Finish, judge
 from infra.monitoring.summary import Summary, summarise
@@ -76,10 +77,22 @@ class _Followed:
 class Judge:
     """Follows the metrics of what it is given."""
 
-    def __init__(self, settings: Settings, observe: Observe | None = None) -> None:
-        """Start nothing yet; ``observe`` sees each follower at each pass."""
+    def __init__(
+        self,
+        settings: Settings,
+        observe: Observe | None = None,
+        report: Callable[[], LagReport] | None = None,
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            settings: where the brokers are.
+            observe: sees each follower at each pass.
+            report: tells the lag of the groups of all that is judged.
+        """
         self._settings = settings
         self._observe = observe
+        self._report = report
         self._cases: Mapping[str, Case] = {}
         self._verdicts: dict[str, Verdict] = {}
         self._followed: dict[str, _Followed] = {}
@@ -167,7 +180,7 @@ class Judge:
         if followed is not None and followed.run_id == run_id:
             return followed
         self._leave(name)
-        follower = MetricsFollower(self._settings, name, run_id)
+        follower = MetricsFollower(self._settings, name, run_id, self._report)
         self._followed[name] = _Followed(
             run_id, follower, time.monotonic(), spec.stop, PastEnd(spec)
         )

@@ -13,15 +13,17 @@ from contextlib import closing
 from kazoo.exceptions import KazooException
 
 from infra.control.chores import Chores
-from infra.control.desired import SpecFollower
+from infra.control.desired import PublishedExperiment, SpecFollower
 from infra.control.election import Fenced, Leadership
-from infra.control.judging import Judge
+from infra.control.judging import Judge, Observe
 from infra.control.leader_duties import Duties
 from infra.control.notices import Notices
 from infra.control.status_board import StatusBoard
 from infra.control.term import Scaler, Term
 from infra.control.threads import Threads
 from infra.errors import RollstreamError
+from infra.monitoring.alerting import Alerting
+from infra.monitoring.follow import MetricsFollower
 from infra.settings import Settings
 
 TICK_S = 0.5
@@ -66,20 +68,35 @@ class Leader:
         )
 
     def _lead(self, leadership: Leadership) -> None:
-        observe = self._scaler.observe if self._scaler else None
-        judge, chores = Judge(self._settings, observe), Chores()
+        alerting = Alerting(
+            self._settings,
+            epoch=leadership.epoch,
+            may_act=lambda: leadership.is_sure,
+        )
+        judge = Judge(
+            self._settings, self._observers(alerting), lambda: alerting.report
+        )
+        chores = Chores()
         with (
             closing(SpecFollower(self._settings)) as specs,
             closing(StatusBoard(self._settings)) as board,
             closing(judge),
             closing(chores),
+            closing(alerting),
         ):
             specs.read_to_end()
             board.read_to_end()
             self._threads.start("judge", judge.run)
             self._threads.start("chores", chores.run)
+            self._threads.start("alerts", alerting.run)
             duties = Duties(
-                self._settings, leadership, self._notices, board, judge, chores
+                self._settings,
+                leadership,
+                self._notices,
+                board,
+                judge,
+                chores,
+                alerting,
             )
             term = Term(leadership, specs, board, duties, self._scaler)
             while not self._closed.wait(TICK_S) and not leadership.is_over:
@@ -87,3 +104,13 @@ class Leader:
                     term.tick()
                 except KazooException as exc:
                     _log.info("ZooKeeper is away: %r", exc)
+
+    def _observers(self, alerting: Alerting) -> Observe:
+        """Return what sees the metrics of each experiment that is judged."""
+
+        def observe(published: PublishedExperiment, follower: MetricsFollower) -> None:
+            if self._scaler is not None:
+                self._scaler.observe(published, follower)
+            alerting.observe(published, follower)
+
+        return observe

@@ -22,6 +22,7 @@ from infra.control.standings import Facts, Standing, standing
 from infra.control.status_board import StatusBoard
 from infra.control.statuses import WHOLE, WHOLE_ROLE
 from infra.control.wants import Counts
+from infra.monitoring.alerting import Alerting
 from infra.settings import Settings
 from schemas.records import RoleStatus
 from schemas.topics import check_name
@@ -44,8 +45,10 @@ class Duties:
         board: StatusBoard,
         judge: Judge,
         chores: Chores,
+        alerting: Alerting | None = None,
     ) -> None:
         self._settings = settings
+        self._alerting = alerting
         self._leadership = leadership
         self._notices = notices
         self._board = board
@@ -140,6 +143,8 @@ class Duties:
                 # Of one experiment: all others go on.
                 self._warn_once(f"{name} cannot be attended to: {exc!r}")
         self._endings.keep(judged)
+        if self._alerting is not None:
+            self._alerting.keep(judged)
 
     def _attend_to(
         self,
@@ -157,6 +162,8 @@ class Duties:
         if entry.deleted:
             self._sent.pop(name, None)
             self._endings.forget(name)
+            if self._alerting is not None:
+                self._alerting.forget(name)
             self._mender.clean(name, entry, desired)
             return False
         published = entry.accepted
@@ -168,6 +175,10 @@ class Duties:
         is_judged = published is not None and self._endings.judges(
             published, facts.live
         )
+        if published is not None and self._alerting is not None:
+            if not is_judged or self._endings.is_over(published):
+                # Its roles end, and nobody is to be told that they do nothing.
+                self._alerting.over(published, "the experiment has ended")
         self._publish(name, published, facts)
         return is_judged
 

@@ -17,11 +17,14 @@ _VARIABLES = {
     "ORT_DISABLE_TELEMETRY": "1",
 }
 
+# Roles import modules of others, and post no alerts.
+_WITHHELD = ("ROLLSTREAM_ALERT_WEBHOOK",)
+
 
 def role_environment(settings: Settings) -> dict[str, str]:
     """Return the environment variables of the role processes of this one."""
     return {
-        **os.environ,
+        **{k: v for k, v in os.environ.items() if k not in _WITHHELD},
         **_VARIABLES,
         "KAFKA_BOOTSTRAP_SERVERS": settings.bootstrap_servers or "",
         "ROLLSTREAM_ZOOKEEPER": settings.zookeeper or "",

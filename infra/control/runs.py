@@ -19,10 +19,12 @@ from infra.control.members import ensure_experiment_topics, ensure_shared_topics
 from infra.control.scheduler import wanted_roles
 from infra.control.statuses import publish_status, read_summary
 from infra.control.supervisor import Exit, RoleFailed, Supervisor
+from infra.control.threads import Threads
 from infra.control.znodes import role_key
 from infra.errors import RollstreamError
 from infra.kafka.clients import Traffic, make_producer
 from infra.kafka.delivery import Sender
+from infra.monitoring.alerting import Alerting
 from infra.monitoring.follow import MetricsFollower
 from infra.monitoring.past_end import PastEnd
 from infra.monitoring.progress import Finish, Progress, judge
@@ -63,6 +65,8 @@ class Run:
         self.published: PublishedExperiment | None = None
         self._supervisor: Supervisor | None = None
         self._follower: MetricsFollower | None = None
+        self._alerting = Alerting(settings, may_act=self._is_ours)
+        self._threads = Threads()
         self._past_end = PastEnd(experiment.spec)
         self._steps_before = 0
         self._started_at_s = 0.0
@@ -151,16 +155,19 @@ class Run:
         """Start the role processes and follow what they say."""
         if self.published is None:
             raise RuntimeError("publish first")
-        name = self._experiment.name
+        published, name = self.published, self._experiment.name
         self.directory.mkdir(parents=True, exist_ok=True)
-        self._follower = MetricsFollower(self._settings, name, self.published.run_id)
+        self._follower = MetricsFollower(
+            self._settings, name, published.run_id, lambda: self._alerting.report
+        )
         self._supervisor = Supervisor(self._settings, name, self.directory / "logs")
         self._started_at_s = time.monotonic()
         self._supervisor.start(wanted_roles(self._experiment.spec))
-        publish_status(self._sender, self.published, "running", "launched")
+        publish_status(self._sender, published, "running", "launched")
         self._coordination.register_agent()
         self._follower.read_to_end()
         self._steps_before = self.progress.env_steps
+        self._threads.start("alerts", self._alerting.run)
 
     def ticks(self) -> Iterator[Tick]:
         """Yield several times a second while the run goes on.
@@ -172,6 +179,8 @@ class Run:
         ticked_at_s = time.monotonic()
         while True:
             follower.poll(_POLL_S)
+            if self.published is not None:
+                self._alerting.observe(self.published, follower)
             if time.monotonic() - ticked_at_s > _FROZEN_S:
                 self._coordination.doubt_claims()
             ticked_at_s = time.monotonic()
@@ -213,6 +222,10 @@ class Run:
         """Stop the roles, hear their last words, publish how it ended."""
         supervisor, follower = self._parts()
         wall_s = self._wall_s()
+        # Its roles end, and nobody is to be told that they do nothing.
+        if self.published is not None:
+            self._alerting.over(self.published, "the run has ended")
+        self._alerting.close()
         supervisor.stop()
         # With the brokers away there are no last words; what is known is said.
         try:
@@ -244,7 +257,9 @@ class Run:
         """Let go of everything; kills what still runs."""
         if self._supervisor is not None:
             self._supervisor.stop(0.2)
+        self._alerting.close()
         if self._follower is not None:
+            self._alerting.wait(self._last_words_s)
             self._follower.close()
         with suppress(RollstreamError):
             self._sender.flush(self._last_words_s)
@@ -252,6 +267,11 @@ class Run:
 
     def _wall_s(self) -> float:
         return time.monotonic() - self._started_at_s
+
+    def _is_ours(self) -> bool:
+        # In this order: who is certain again has told of a lost claim before.
+        certain = self._coordination.certain.is_set()
+        return certain and not self._coordination.lost_claim.is_set()
 
     def _parts(self) -> tuple[Supervisor, MetricsFollower]:
         if self._supervisor is None or self._follower is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -95,23 +95,34 @@ class Letter:
         return (record.source, record.value_bytes, self.digest)
 
 
+def letter_of(message: Message) -> Letter | None:
+    """Return the letter that a message of the topic is; None: it cannot be read."""
+    try:
+        record = decode(message.value, DeadLetter)
+    except SchemaError as exc:
+        _log.warning("dead letter %d is passed over: %s", message.offset, exc)
+        return None
+    digest = hashlib.sha256(record.value).hexdigest()
+    return Letter(message.offset, message.timestamp_ms, record, digest)
+
+
 def iterate_letters(settings: Settings, experiment: str) -> Iterator[Letter]:
     """Yield the letters, oldest first, with their values; and the marks among them."""
     for message in read_to_end(settings, topic_name(DEAD_LETTERS, experiment)):
-        try:
-            record = decode(message.value, DeadLetter)
-        except SchemaError as exc:
-            _log.warning("dead letter %d is passed over: %s", message.offset, exc)
-            continue
-        digest = hashlib.sha256(record.value).hexdigest()
-        yield Letter(message.offset, message.timestamp_ms, record, digest)
+        if (letter := letter_of(message)) is not None:
+            yield letter
 
 
 def read_letters(settings: Settings, experiment: str) -> list[Letter]:
     """Return the letters, oldest first, without their values: there may be many."""
+    return marked(iterate_letters(settings, experiment), experiment)
+
+
+def marked(found: Iterable[Letter], experiment: str) -> list[Letter]:
+    """Return the letters without their values, and with what the marks say of them."""
     letters: list[Letter] = []
     marks: dict[int, str] = {}
-    for letter in iterate_letters(settings, experiment):
+    for letter in found:
         if is_mark(letter.record, experiment):
             marks[letter.record.source.offset] = letter.record.error
         else:

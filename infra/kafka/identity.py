@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
@@ -12,10 +13,16 @@ _TIMEOUT_S = 5.0
 
 @dataclass(frozen=True)
 class TopicIdentity:
-    """A topic that is deleted and made again has another id, and the same name."""
+    """A topic that is deleted and made again has another id, and the same name.
+
+    Attributes:
+        partitions: how many it has.
+        leaderless: those of them that nobody leads at the moment.
+    """
 
     topic_id: str
     partitions: int
+    leaderless: frozenset[int] = field(default=frozenset(), compare=False)
 
 
 def read_topic_identity(
@@ -27,11 +34,36 @@ def read_topic_identity(
         KafkaException: it does not answer.
         TimeoutError: likewise.
     """
-    asked = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout_s)
-    try:
-        found = asked[topic].result(2 * timeout_s)
-    except KafkaException as exc:
-        if exc.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            return None
-        raise
-    return TopicIdentity(str(found.topic_id), len(found.partitions))
+    found = read_topic_identities(admin, [topic], timeout_s)[topic]
+    if isinstance(found, KafkaException):
+        raise found
+    return found
+
+
+def read_topic_identities(
+    admin: AdminClient, topics: Collection[str], timeout_s: float = _TIMEOUT_S
+) -> dict[str, TopicIdentity | KafkaException | None]:
+    """Ask for many at once; None for no such topic, or why one cannot be described.
+
+    Raises:
+        TimeoutError: the broker does not answer.
+    """
+    if not topics:
+        return {}
+    asked = admin.describe_topics(
+        TopicCollection(list(topics)), request_timeout=timeout_s
+    )
+    identities: dict[str, TopicIdentity | KafkaException | None] = {}
+    for topic, future in asked.items():
+        try:
+            found = future.result(2 * timeout_s)
+        except KafkaException as exc:
+            unknown = exc.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+            identities[topic] = None if unknown else exc
+        else:
+            identities[topic] = TopicIdentity(
+                str(found.topic_id),
+                len(found.partitions),
+                frozenset(p.id for p in found.partitions if p.leader is None),
+            )
+    return identities

@@ -20,8 +20,12 @@ def ask_ends(
     places: Iterable[tuple[str, int]],
     level: IsolationLevel,
     timeout_s: float,
+    spec: OffsetSpec = LATEST,
 ) -> dict[tuple[str, int], Future[Any]]:
-    """Ask where partitions end for readers of a level; results have an ``offset``."""
-    asked = {TopicPartition(*place): LATEST for place in places}
+    """Ask where partitions end for readers of a level; results have an ``offset``.
+
+    With ``EARLIEST``, where they begin.
+    """
+    asked = {TopicPartition(*place): spec for place in places}
     found = admin.list_offsets(asked, isolation_level=level, request_timeout=timeout_s)
     return {(place.topic, place.partition): each for place, each in found.items()}

@@ -193,12 +193,12 @@ def patiently(
             return ask(max(left_s, _POLL_S))
         except KafkaException as exc:
             code = exc.args[0].code()
-            patience_s = min(unknown_s, timeout_s) if code in _UNKNOWN else timeout_s
+            patience_s = min(unknown_s, timeout_s) if code in UNKNOWN else timeout_s
             late = time.monotonic() + _POLL_S > began_s + patience_s
-            if late or code not in (*_PASSING, *_UNKNOWN):
+            if late or code not in (*_PASSING, *UNKNOWN):
                 raise
         time.sleep(_POLL_S)
-        if code in _UNKNOWN:
+        if code in UNKNOWN:
             with contextlib.suppress(KafkaException):
                 refresh(max(left_s, _POLL_S))
 
@@ -237,7 +237,7 @@ def watermarks(
         )
     except KafkaException as exc:
         error = exc.args[0]
-        if error.code() in (*_UNKNOWN, KafkaError.TOPIC_AUTHORIZATION_FAILED):
+        if error.code() in (*UNKNOWN, KafkaError.TOPIC_AUTHORIZATION_FAILED):
             raise _reading_error(topic, partition, error) from exc
         raise KafkaUnavailable(
             f"the offsets of {topic}[{partition}] cannot be had: {error.str()}",
@@ -268,11 +268,12 @@ _PASSING = (
     KafkaError.NOT_COORDINATOR,
 )
 
-_UNKNOWN = (
+UNKNOWN = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
 )
+"""What is answered where there is no such topic or partition."""
 
 
 def partitions_of(
@@ -295,7 +296,7 @@ def partitions_of(
         return patiently(ask, _TIMEOUT_S, unknown_s)
     except KafkaException as exc:
         error = exc.args[0]
-        if error.code() in (*_UNKNOWN, KafkaError.TOPIC_AUTHORIZATION_FAILED):
+        if error.code() in (*UNKNOWN, KafkaError.TOPIC_AUTHORIZATION_FAILED):
             raise TopicError(
                 f"topic {topic} cannot be read: {error.str()}",
                 "check that the topic exists and may be read",

@@ -13,6 +13,8 @@ EventKind = Literal[
     # Of the control plane, about a role or a whole experiment.
     "started", "restarted", "moved", "stopped", "failed", "stuck", "scaled",
     "degraded", "finished", "refused",
+    # Of whoever watches over an experiment, by the rules in its spec.
+    "alert-on", "alert-off",
     # Of workers and evaluators.
     "worker-failed", "evaluator-failed", "worker-env-crashed", "worker-idle",
     "env-nonfinite", "undelivered-steps", "unroll-refused", "policy-refused",
@@ -43,6 +45,8 @@ KINDS: Mapping[EventKind, str] = {
     "degraded": "a role failed too often, and is no longer restarted",
     "finished": "the experiment has reached an end that its spec names",
     "refused": "a spec in the topic is not obeyed",
+    "alert-on": "something is wrong by a rule of spec.alerts",
+    "alert-off": "it is no longer",
     "worker-failed": "a worker cannot go on, and ends",
     "evaluator-failed": "an evaluator cannot go on, and ends",
     "worker-env-crashed": "an environment raised or hung, and was made anew",

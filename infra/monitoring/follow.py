@@ -1,31 +1,35 @@
-"""The metrics topic -> Progress, and the lag of the two consumer groups."""
+"""The metrics topic -> Progress, where roles stand, and how far behind they are."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from infra.errors import RollstreamError
 from infra.kafka.clients import Traffic, make_consumer
 from infra.kafka.reading import Message, to_message, watermarks
+from infra.monitoring.lag import own_groups
+from infra.monitoring.lag.model import LagReport, PartitionLag, Place, Standing
+from infra.monitoring.lag.monitor import LagMonitor
+from infra.monitoring.lag.standings import Standings
+from infra.monitoring.lag_history import ROLE as MONITOR
 from infra.monitoring.progress import Progress
 from infra.settings import Settings
 from schemas.codec import decode
 from schemas.errors import SchemaError
-from schemas.records import EpisodesFinished, Evaluation, MetricsPoint, Position
-from schemas.topics import METRICS, REPLAY, TRAJECTORIES, Topic, topic_name
+from schemas.records import EpisodesFinished, Evaluation, MetricsPoint
+from schemas.topics import METRICS, group_name, topic_name
 
 # Enough for an hour of a small experiment; more history is not worth the wait.
 HISTORY_RECORDS = 20_000
-LAG_INTERVAL_S = 1.0
-LAG_TIMEOUT_S = 1.0
+
+_CLOSE_S = 1.0
 
 # Who reads what: the two groups whose lag decides whether anybody waits.
-READS = {"processor": TRAJECTORIES, "learner": REPLAY}
+READS = {role: own_groups.READS[role] for role in ("processor", "learner")}
 
 _log = logging.getLogger("rollstream.follow")
 
@@ -33,9 +37,23 @@ _log = logging.getLogger("rollstream.follow")
 class MetricsFollower:
     """Follows one run's metrics from their recent past on."""
 
-    def __init__(self, settings: Settings, experiment: str, run_id: str) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        experiment: str,
+        run_id: str,
+        report: Callable[[], LagReport] | None = None,
+    ) -> None:
+        """Begin some way before the end of what was told.
+
+        Args:
+            settings: where the brokers are.
+            experiment: whose metrics.
+            run_id: which run of it.
+            report: what somebody else sees of the lag of its groups; None: looks for
+                itself, from when ``lag`` is asked for the first time.
+        """
         self.progress = Progress(run_id)
-        self.lag: dict[str, int | None] = dict.fromkeys(READS)
         # When each process was last heard of, by the broker's clock.
         self.heard_at_ms: dict[tuple[str, int], int] = {}
         self._experiment = experiment
@@ -50,7 +68,41 @@ class MetricsFollower:
         start = max(first, end - HISTORY_RECORDS)
         self._consumer.assign([TopicPartition(self._topic, 0, start)])
         self._next_offset = start
-        self._lag_at_s = 0.0
+        self._told = Standings(experiment)
+        self._settings = settings
+        self._report = report
+        self._monitor: LagMonitor | None = None
+
+    @property
+    def standings(self) -> Mapping[Place, Standing]:
+        """Where the roles that read say that they stand."""
+        return self._told.by_place
+
+    @property
+    def rows_per_record(self) -> dict[str, float]:
+        """Steps of environments in a record, by the group that reads it."""
+        return self._told.rows_per_record
+
+    @property
+    def lag(self) -> dict[str, int | None]:
+        """Records that wait to be handled, by role; None: not known, or not of all."""
+        report = self._report() if self._report is not None else self._look()
+        return {
+            role: total_lag(report, group_name(self._experiment, role))
+            for role in READS
+        }
+
+    def _look(self) -> LagReport:
+        """Return what was seen last; most that follow metrics never ask."""
+        if self._monitor is None:
+            self._monitor = LagMonitor(
+                self._settings,
+                wanted=[group_name(self._experiment, role) for role in READS],
+                # A copy: it is asked for in the monitor's thread.
+                standings=lambda: dict(self._told.by_place),
+            )
+            self._monitor.start()
+        return self._monitor.report
 
     def read_to_end(self, timeout_s: float = 30.0) -> None:
         """Take in all that is there now; gives up after ``timeout_s``.
@@ -72,14 +124,12 @@ class MetricsFollower:
             record = to_message(message)
             self._next_offset = record.offset + 1
             self._take(record)
-        if time.monotonic() - self._lag_at_s >= LAG_INTERVAL_S:
-            self._lag_at_s = time.monotonic()
-            self.lag = {
-                role: self._lag_of(role, topic) for role, topic in READS.items()
-            }
 
     def close(self) -> None:
-        """Close the consumer."""
+        """Look no more, and close the consumer."""
+        if self._monitor is not None:
+            # Brokers that are away must not hold up whoever waits for Ctrl-C.
+            self._monitor.close(_CLOSE_S)
         self._consumer.close()
 
     def _take(self, message: Message) -> None:
@@ -90,34 +140,26 @@ class MetricsFollower:
         except SchemaError as exc:
             _log.warning("%s: %s", self._topic, exc)
             return
-        if isinstance(record, MetricsPoint) and record.run_id == self.progress.run_id:
+        if isinstance(record, MetricsPoint) and self._is_of_process(record):
             self.heard_at_ms[record.role, record.index] = message.timestamp_ms
+            self._told.add(record, message.timestamp_ms / 1000)
         self.progress.add(record)
 
-    def _lag_of(self, role: str, topic: Topic) -> int | None:
-        """Records between a role's positions and the log's end; None: unknown."""
-        positions = self.progress.positions(role)
-        name = topic_name(topic, self._experiment)
-        try:
-            return total_lag([self._behind(name, each) for each in positions])
-        except RollstreamError:
-            return None
-
-    def _behind(self, name: str, position: Position) -> int | None:
-        # A broker that is away must not hold up whoever waits for Ctrl-C.
-        _, end = watermarks(self._consumer, name, position.partition, LAG_TIMEOUT_S)
-        return lag_of(position.position, end)
+    def _is_of_process(self, point: MetricsPoint) -> bool:
+        return point.run_id == self.progress.run_id and point.role != MONITOR
 
 
-def total_lag(each: Sequence[int | None]) -> int | None:
-    """Return the sum of partitions' lags; None where one is not known, or none is."""
-    return sum(filter(None, each)) if each and None not in each else None
+def total_lag(report: LagReport, group: str) -> int | None:
+    """Return a group's lag; None where that of one of its partitions is not known."""
+    seen = report.group(group)
+    if report.problem or seen is None or seen.problem or not seen.partitions:
+        return None
+    each = [_lag_of(partition) for partition in seen.partitions]
+    return sum(filter(None, each)) if None not in each else None
 
 
-def lag_of(position: int, end: int) -> int | None:
-    """Return how many offsets are between; None: the position is of another log.
-
-    Positions are read before ends, so one beyond the end was taken from a topic that
-    was deleted since.
-    """
-    return end - position if position <= end else None
+def _lag_of(partition: PartitionLag) -> int | None:
+    if partition.verdict.state == "EMPTY":
+        return 0  # also where nobody has told or committed anything yet
+    # What stands in another log has no lag in this one.
+    return None if partition.verdict.state == "LOST" else partition.lag

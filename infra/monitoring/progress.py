@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from infra.monitoring.lag_history import ROLE as MONITOR
 from schemas.experiment import StopSpec
 from schemas.records import (
     EpisodesFinished,
@@ -79,11 +80,12 @@ class Progress:
     )
 
     def add(self, record: MetricsPoint | EpisodesFinished | Evaluation) -> None:
-        """Take in a record; those of another run are ignored."""
+        """Take in a record; those of another run, or of no process, are ignored."""
         if record.run_id != self.run_id:
             return
         if isinstance(record, MetricsPoint):
-            if not record.values and not record.positions:
+            is_beat = not record.values and not record.positions
+            if is_beat or record.role == MONITOR:
                 return  # it lives, and what it said before holds
             self.points[record.role, record.index] = record
             self._count(record)

@@ -82,15 +82,24 @@ def read_statuses(settings: Settings, name: str, run_id: str) -> dict[str, State
 
 
 def read_told(settings: Settings, name: str, run_id: str, now: int) -> tuple[Told, ...]:
-    """Return a run's warnings and alerts, newest first."""
-    found = []
+    """Return a run's warnings and alerts, newest first; those that are over not."""
+    found: list[Told | None] = []
+    on: dict[tuple[str, int, str], int] = {}
     for message in read_to_end(settings, topic_name(EVENTS, name)):
         event = decode_or_none(message.value, Event)
-        if event and event.run_id == run_id and event.severity != "info":
+        if event is None or event.run_id != run_id:
+            continue
+        if event.kind in ("alert-on", "alert-off"):
+            which = event.role, event.index, event.reason.partition(":")[0]
+            if which in on:
+                found[on.pop(which)] = None
+            if event.kind == "alert-on" and event.severity != "info":
+                on[which] = len(found)
+        if event.severity != "info":
             age_ms = max(0, now - message.timestamp_ms)
             who = event.role, event.index
             found.append(Told(event.kind, *who, event.reason, age_ms, event.severity))
-    return tuple(reversed(found))
+    return tuple(told for told in reversed(found) if told is not None)
 
 
 def pending_of(spec: Spec, state: str, live: Live | None) -> tuple[str, ...] | None:

@@ -5,23 +5,14 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaException
-
 from infra.clock import now_ms
 from infra.control.experiments import read_experiment
 from infra.control.statuses import WHOLE
-from infra.errors import TopicError
-from infra.kafka.clients import Traffic, make_admin, make_consumer
 from infra.kafka.dead_letters import read_letters
-from infra.kafka.open_transactions import held_back
-from infra.kafka.reading import (
-    committed_offsets,
-    partitions_of,
-    watermarks,
-)
-from infra.monitoring.follow import READS, MetricsFollower, lag_of, total_lag
+from infra.monitoring.follow import READS, MetricsFollower
+from infra.monitoring.lag.collector import read_lag
+from infra.monitoring.lag.model import GroupLag
 from infra.monitoring.live import agents_of, read_live
-from infra.monitoring.progress import Progress
 from infra.monitoring.role_views import (
     RoleView,
     Told,
@@ -38,55 +29,17 @@ NOTHING_SAID = "nothing was published of its state"
 
 
 @dataclass(frozen=True)
-class PartitionStatus:
-    """Where a group stands in a partition; None: nothing is known.
-
-    Attributes:
-        position: the next offset that it handles, by its newest metrics.
-        committed: what it would read again from, by the broker.
-        held: records handled and not acknowledged yet, by its newest metrics.
-        end: of what readers are given.
-        held_back: records beyond it, of transactions that are still open and behind
-            those.
-        lag: offsets from the position to the end; None also where the position is
-            beyond it, in a topic that was made anew.
-        committed_lag: offsets from the committed one to the end.
-    """
-
-    partition: int
-    position: int | None
-    committed: int | None
-    held: int
-    end: int
-    lag: int | None
-    committed_lag: int | None
-    held_back: int = 0
-
-
-@dataclass(frozen=True)
 class GroupStatus:
-    """A consumer group and its topic; ``problem`` says why nothing is known."""
+    """A role that reads, its topic, and how far behind it is."""
 
     role: str
-    group: str
     topic: str
-    partitions: tuple[PartitionStatus, ...]
-    problem: str = ""
+    seen: GroupLag
 
     @property
     def lag(self) -> int | None:
-        """Of all partitions; None where that of one is not known."""
-        return total_lag([partition.lag for partition in self.partitions])
-
-    @property
-    def committed_lag(self) -> int | None:
-        """Likewise, of what is committed."""
-        return total_lag([partition.committed_lag for partition in self.partitions])
-
-    @property
-    def held(self) -> int:
-        """Records handled and not acknowledged yet."""
-        return sum(partition.held for partition in self.partitions)
+        """Of all partitions that it is known of."""
+        return self.seen.lag
 
 
 @dataclass(frozen=True)
@@ -166,52 +119,28 @@ def read_status(settings: Settings, name: str) -> ExperimentStatus:
         agents=None if live is None else agents_of(live),
         live_agents=live_agents,
         pending=pending_of(published.experiment.spec, state, live),
-        groups=tuple(
-            _group(settings, name, role, topic_name(topic, name), progress)
-            for role, topic in READS.items()
-        ),
+        groups=_groups(settings, name, follower),
         alerts=tuple(each for each in told if each.severity == "alert"),
         letters=len(letters),
         letters_put_back=sum(bool(letter.reinjected) for letter in letters),
     )
 
 
-def _group(
-    settings: Settings, name: str, role: str, topic: str, progress: Progress
-) -> GroupStatus:
-    group = group_name(name, role)
-    positions = {each.partition: each for each in progress.positions(role)}
-    consumer = make_consumer(
-        settings, group=group, client_id=f"{name}-status", traffic=Traffic.CONTROL
+def _groups(
+    settings: Settings, name: str, told: MetricsFollower
+) -> tuple[GroupStatus, ...]:
+    topics = {group_name(name, role): (role, topic) for role, topic in READS.items()}
+    report = read_lag(
+        settings,
+        wanted=list(topics),
+        standings=told.standings,
+        rows_per_record=told.rows_per_record,
     )
-    with closing(consumer):
-        try:
-            numbers = partitions_of(consumer, topic, unknown_s=0.0)
-            committed = committed_offsets(consumer, topic, numbers)
-            ends = {n: watermarks(consumer, topic, n)[1] for n in numbers}
-            waiting = held_back(make_admin(settings), topic, numbers)
-        except TopicError as exc:
-            return GroupStatus(role, group, topic, (), exc.problem)
-        except KafkaException as exc:
-            return GroupStatus(role, group, topic, (), exc.args[0].str())
-        except TimeoutError:
-            return GroupStatus(role, group, topic, (), "the brokers do not answer")
     found = []
-    for number in numbers:
-        place, offset, end = positions.get(number), committed[number], ends[number]
-        found.append(
-            PartitionStatus(
-                partition=number,
-                position=place.position if place else None,
-                committed=offset if offset >= 0 else None,
-                held=place.held if place else 0,
-                end=end,
-                lag=lag_of(place.position, end) if place else None,
-                committed_lag=lag_of(max(offset, 0), end),
-                held_back=waiting[number][1] - end if number in waiting else 0,
-            )
-        )
-    return GroupStatus(role, group, topic, tuple(found))
+    for group, (role, topic) in topics.items():
+        seen = report.group(group) or GroupLag(group, "", None, (), report.problem)
+        found.append(GroupStatus(role, topic_name(topic, name), seen))
+    return tuple(found)
 
 
 def _not_said(managed_by: str) -> str:

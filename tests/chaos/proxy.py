@@ -115,7 +115,7 @@ class Proxy:
         return self._call(self._reset(lambda connection: True))
 
     def _call(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10.0)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60.0)
 
     async def _listen(self) -> asyncio.Condition:
         self._server = await asyncio.start_server(

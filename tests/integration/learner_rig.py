@@ -156,7 +156,7 @@ class LearnerThread:
 
     def stop(self):
         self.stop_request.set("the test")
-        return self.result(15.0)
+        return self.result(60.0)
 
 
 class Rig:
@@ -295,7 +295,7 @@ class Rig:
             time.sleep(0.1)
         return result
 
-    def stop(self, learner, timeout_s=15.0):
+    def stop(self, learner, timeout_s=60.0):
         learner.send_signal(signal.SIGTERM)
         return learner.wait(timeout_s)
 

@@ -178,7 +178,7 @@ class Rig:
         wanted = [TopicPartition(self.source, i) for i in range(self.partitions)]
         found = {
             each.partition: max(0, each.offset)
-            for each in self._offsets.committed(wanted, timeout=10.0)
+            for each in self._offsets.committed(wanted, timeout=30.0)
         }
         for partition, offset in found.items():
             before = self._highest.get(partition, 0)

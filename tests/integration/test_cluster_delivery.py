@@ -131,7 +131,7 @@ def test_use_after_fork_is_an_error_that_names_it(sender):
     child.start()
     assert ours.poll(10.0)
     assert "after a fork" in ours.recv()
-    child.join(10.0)
+    child.join(60.0)
     if child.is_alive():
         child.kill()
         child.join()

@@ -203,7 +203,7 @@ def watch(settings: Settings) -> Iterator[PlanWatch]:
     until(lambda: found.orders.sure_until_s > 0, "it is registered")
     yield found
     found.close()
-    thread.join(10)
+    thread.join(60)
     coordination.close()
 
 

@@ -134,7 +134,7 @@ def test_ctrl_c_leaves_nothing_and_a_second_run_resumes(launch):
     run.wait_for(lambda: run.figures()[1] > 0)
     run.process.send_signal(signal.SIGINT)
     started_s = time.monotonic()
-    code, nothing = run.finish(timeout_s=20)
+    code, nothing = run.finish(timeout_s=60)
     assert (code, nothing) == (130, None)
     assert time.monotonic() - started_s < 10
     assert run.roles() == {}

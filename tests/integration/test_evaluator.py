@@ -62,7 +62,7 @@ def best(t):
 
 def stop(child):
     child.send_signal(signal.SIGTERM)
-    return child.wait(10)
+    return child.wait(60)
 
 
 def test_a_version_that_reaches_the_goal_is_confirmed_and_kept(trial, description):

@@ -148,7 +148,7 @@ def test_a_newer_learner_stops_the_older_one(rig):
     rig.wait_for(lambda: rig.metrics().get("env_steps"), learner=older)
     newer = rig.start_thread()
     with pytest.raises(NewerLearner, match="has started"):
-        older.result(10.0)
+        older.result(60.0)
     rig.wait_for(lambda: rig.credits()[-1].epoch > rig.credits()[0].epoch)
     assert newer.poll() is None
     assert newer.stop() == 0

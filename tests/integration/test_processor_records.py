@@ -209,7 +209,7 @@ def test_a_record_of_a_newer_schema_waits_for_it(rig: Rig) -> None:
     rig.sender.send(
         topic_name(SCHEMAS), json.dumps(schema).encode(), str(schema_id(schema))
     )
-    rig.wait_until_all_committed(15.0)
+    rig.wait_until_all_committed(60.0)
     (message,) = rig.messages(REPLAY)
     assert decode(message.value, TransitionBatch).num_steps == 1
     assert list(rig.messages(DEAD_LETTERS)) == []

@@ -245,7 +245,7 @@ def test_it_waits_for_readers_rather_than_let_records_be_deleted_unread(
     with rig.processor(name):
         assert done.wait(120)
         rig.wait_until_processed(name)
-    thread.join(10)
+    thread.join(60)
     rig.check_is_whole(name)
 
 

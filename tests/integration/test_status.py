@@ -84,10 +84,13 @@ def test_all_is_known_from_the_topics_alone(rig, capsys):
     ]
     assert all(0 <= alert["age_ms"] < 120_000 for alert in found["alerts"])
     learner = group(found, "learner")
-    assert (learner["lag"], learner["committed_lag"], learner["held"]) == (3, 3, 0)
-    assert [p["position"] for p in learner["partitions"]] == [6, 0]
-    # Of its second partition nothing was ever said.
-    assert group(found, "processor")["lag"] is None
+    assert (learner["lag"], learner["verdict"]["state"]) == (3, "OK")
+    first, second = learner["partitions"]
+    assert (first["current"], first["raw_lag"], first["held"]) == (6, 3, 0)
+    assert (second["lag"], second["verdict"]["state"]) == (0, "EMPTY")
+    # It has read nothing of what there is.
+    processor = group(found, "processor")
+    assert processor["verdict"]["state"] == "EMPTY" and processor["lag"] in (0, None)
     roles = {f"{r['role']}/{r['index']}": r for r in found["roles"]}
     assert roles["worker/0"]["incarnation"] == incarnation
     assert roles["worker/0"]["pid"] == os.getpid()
@@ -116,13 +119,14 @@ def test_a_topic_that_was_made_anew_has_no_lag_that_is_made_up(rig, capsys):
     rig.run_until(lambda: rig.committed().get(0) == 4)
     delete_topics(rig.settings, [rig.topic(REPLAY)])
     _, found = as_json(rig, capsys)
-    assert "Unknown topic" in group(found, "learner")["problem"]
+    assert "there is no such topic" in group(found, "learner")["problem"]
     ensure_experiment_topics(rig.settings, rig.experiment)
     rig.send("w0", incarnation, 4)
     _, found = as_json(rig, capsys)
-    assert (group(found, "learner")["lag"]) is None
+    learner = group(found, "learner")
+    assert (learner["lag"], learner["verdict"]["state"]) == (0, "LOST")
     status(rig.settings, rig.name, as_json=False)
-    assert "beyond the end: [0]" in capsys.readouterr().out
+    assert "offset 4 is beyond the log's end 1" in capsys.readouterr().out
 
 
 def test_an_experiment_that_nobody_launched_is_an_error(settings, rig):

@@ -63,7 +63,7 @@ def trial(settings):
         each.close()
 
 
-def stop(child, timeout_s=10):
+def stop(child, timeout_s=60):
     child.send_signal(signal.SIGTERM)
     return child.wait(timeout_s)
 
@@ -539,7 +539,7 @@ def test_a_newer_incarnation_fences_this_one(trial):
         until(lambda: len(t.unrolls()) == 2)
         # As an agent that thinks it dead would.
         register(t.sender, t.context(), StopRequest())
-        assert t.stopping.wait(10), "the worker goes on"
+        assert t.stopping.wait(60), "the worker goes on"
 
     with pytest.raises(Superseded, match="found 1"):
         run_beside(t, play)
@@ -552,7 +552,7 @@ def test_credit_for_a_newer_incarnation_fences_too(trial):
     def play():
         until(lambda: len(t.unrolls()) == 2)
         t.grant(10_000, 64)
-        assert t.stopping.wait(10), "the worker goes on"
+        assert t.stopping.wait(60), "the worker goes on"
 
     with pytest.raises(Superseded, match="found 10000"):
         run_beside(t, play)

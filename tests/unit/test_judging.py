@@ -32,7 +32,7 @@ def published(offset: int, **overrides: str) -> PublishedExperiment:
 class PlayedFollower:
     """Metrics that say nothing."""
 
-    def __init__(self, settings: Settings, name: str, run_id: str) -> None:
+    def __init__(self, _: Settings, name: str, run_id: str, report: object) -> None:
         self.progress = Progress(run_id)
         self.lag: dict[str, int | None] = {}
         self.reads: list[float] = []
@@ -85,7 +85,15 @@ class Played:
         judge = SimpleNamespace(verdict=lambda _: self.verdict, take=self._take)
         board = SimpleNamespace(of=self._board)
         chores = SimpleNamespace(see_to=self._see_to, problem=lambda key: "")
-        parts: list[Any] = [leadership, notices, board, judge, chores]
+        self.over: list[tuple[int, str]] = []
+        self.forgotten: list[str] = []
+        self.kept: list[set[str]] = []
+        alerting = SimpleNamespace(
+            over=lambda spec, reason: self.over.append((spec.offset, reason)),
+            forget=self.forgotten.append,
+            keep=lambda names: self.kept.append(set(names)),
+        )
+        parts: list[Any] = [leadership, notices, board, judge, chores, alerting]
         self.duties = Duties(Settings(), *parts)
         self.duties._acts._sender = SimpleNamespace()  # type: ignore[assignment]
 
@@ -158,3 +166,25 @@ def test_of_what_has_stopped_nobody_asks_again(played: Played) -> None:
     assert played.asked == 2
     played.attend(published(8, spec__state="stopped"))
     assert played.asked == 3
+
+
+def test_nobody_is_alerted_of_roles_that_end(played: Played) -> None:
+    running = published(7)
+    assert played.duties.not_ready(running) == "its metrics are being read"
+    played.judged(None)
+    played.attend(running)
+    assert (played.over, played.kept) == ([], [{NAME}])
+    played.judged(Finish("done", True))
+    played.attend(running)
+    assert played.over == [(7, "the experiment has ended")], "and its roles still live"
+    played.attend(published(8, spec__state="stopped"))
+    assert [offset for offset, _ in played.over] == [7, 8] and played.kept[-1] == set()
+
+
+def test_what_is_deleted_is_watched_no_more(
+    played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(played.duties._mender, "clean", lambda *_: None)
+    desired = Desired({NAME: Entry(None, 9, deleted=True)})
+    played.duties.attend(desired, Cluster({}, {}, frozenset()), {}, Placement({}, {}))
+    assert played.forgotten == [NAME] and played.over == []

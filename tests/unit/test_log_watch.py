@@ -4,7 +4,6 @@ import pytest
 
 from infra.kafka.identity import TopicIdentity
 from infra.kafka.open_transactions import WAIT_S, OpenTransactions
-from infra.monitoring.follow import lag_of
 from infra.printable import printable
 from rollstream.ages import age
 from schemas.errors import SchemaError
@@ -57,10 +56,6 @@ def test_an_open_transaction_is_told_once_when_it_lasts():
         assert watch.judge({1: (60 + second, 90)}, 100.0 + second) == []
     assert watch.judge({}, 120.0) == []
     assert watch.judge({1: (80, 90)}, 121.0) == []
-
-
-def test_a_position_beyond_the_end_has_no_lag():
-    assert [lag_of(3, 10), lag_of(10, 10), lag_of(11, 10)] == [7, 0, None]
 
 
 def test_ages_are_said_in_units_that_say_something():

@@ -41,6 +41,7 @@ NO_RESTART = ("state", "workers.replicas", "workers.mostReplicas")
         ("spec.evaluator.replicas=0", ()),
         ("spec.evaluator.resources.cpu=1", ()),
         ("spec.health={deadAfterS: 5, maxFailures: 1}", ()),
+        ("spec.alerts={lagS: 5, nonfiniteLoss: false, webhook: true}", ()),
         ("spec.state=paused", ()),
         ("spec.state=stopped", ()),
         ("spec.stop.envSteps=5", ()),

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from infra.control.role_environment import role_environment
 from infra.errors import SettingsError
 from infra.settings import Settings, load_settings
 
@@ -30,6 +31,7 @@ def test_every_variable_is_read(monkeypatch, tmp_path):
         "ROLLSTREAM_KAFKA_SASL_USERNAME": "me",
         "ROLLSTREAM_KAFKA_SASL_PASSWORD": "geheim",
         "ROLLSTREAM_KAFKA_CA_FILE": str(ca_file),
+        "ROLLSTREAM_ALERT_WEBHOOK": "https://chat.example/hooks/geheim",
     }
     for name, value in values.items():
         monkeypatch.setenv(name, value)
@@ -42,6 +44,8 @@ def test_every_variable_is_read(monkeypatch, tmp_path):
     assert settings.learner_modules == ("nets",)
     assert settings.sasl_password.get_secret_value() == "geheim"
     assert settings.ca_file == ca_file
+    webhook = settings.alert_webhook
+    assert webhook.get_secret_value() == "https://chat.example/hooks/geheim"
 
 
 def test_empty_variable_means_not_set(monkeypatch):
@@ -96,6 +100,42 @@ def test_password_is_never_printed():
         sasl_password="geheim",
     )
     assert "geheim" not in f"{settings} {settings!r} {settings.model_dump_json()}"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "geheim", "ftp://h/geheim", "file:///geheim", "https:///geheim",
+        "https://me:geheim@h/", "https://geheim@h/", "http://h:0/geheim",
+        "http://h:x/geheim", "http://h/ge heim", "http://h/geheim\nX: y",
+        "http://h/geheimé", "http://[geheim/", "javascript:geheim",
+    ],
+)  # fmt: skip
+def test_a_webhook_that_is_none_is_refused_and_not_repeated(monkeypatch, address):
+    monkeypatch.setenv("ROLLSTREAM_ALERT_WEBHOOK", address)
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    assert "ROLLSTREAM_ALERT_WEBHOOK: expected http" in str(caught.value)
+    assert "geheim" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["http://127.0.0.1:80/x?y=1#z", "https://[::1]:8443", "HTTPS://h.example/a/b"],
+)
+def test_a_webhook_is_never_printed(address):
+    settings = Settings(alert_webhook=address)
+    assert settings.alert_webhook.get_secret_value() == address
+    for shown in (f"{settings}", repr(settings), settings.model_dump_json()):
+        assert address not in shown
+
+
+def test_roles_are_not_told_the_webhook(monkeypatch):
+    monkeypatch.setenv("ROLLSTREAM_ALERT_WEBHOOK", "https://h.example/a")
+    monkeypatch.setenv("ROLLSTREAM_LOG_LEVEL", "debug")
+    found = role_environment(load_settings().at("a:1", "z:2"))
+    assert "ROLLSTREAM_ALERT_WEBHOOK" not in found
+    assert found["ROLLSTREAM_LOG_LEVEL"] == "debug"
 
 
 def test_settings_do_not_change():

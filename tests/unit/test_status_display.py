@@ -10,10 +10,11 @@ from rich.console import Console
 
 from infra.monitoring.progress import Progress
 from infra.monitoring.role_views import RoleView, Told
-from infra.monitoring.status import ExperimentStatus
+from infra.monitoring.status import ExperimentStatus, GroupStatus
 from infra.monitoring.summary import summarise
 from rollstream.hints import NO_AGENT
 from rollstream.status_command import _show, to_json
+from tests.unit.lag_reports import group, partition
 from tests.unit.test_progress import evaluation, point, progress
 
 BOOM = "given up after 6 failures: ended with code 1: boom (see /log)"
@@ -115,3 +116,49 @@ def test_a_policy_version_says_which_it_is(evaluated, says):
         if each.startswith("policy version")
     ]
     assert line == f"policy version  {says}"
+
+
+GROUPS = (
+    GroupStatus(
+        "processor",
+        "rollstream.e.trajectories",
+        group(
+            "rollstream.e.processor",
+            partition(0, topic="rollstream.e.trajectories", held=3, unsaved=4,
+                      open_records=2),
+            partition(1, "STALLED", topic="rollstream.e.trajectories", lag=1234,
+                      lag_s=75.0, unsaved=1),
+        ),
+    ),
+    GroupStatus(
+        "learner", "rollstream.e.replay", group("rollstream.e.learner", problem="away")
+    ),
+)  # fmt: skip
+
+
+def test_groups_show_how_far_they_are_behind_and_why():
+    lines = [line.split() for line in shown(status(groups=GROUPS)).splitlines()]
+    assert lines[-6:-1] == [
+        ["GROUP", "TOPIC", "PARTITIONS", "LAG", "LAG-S", "HELD", "UNSAVED", "STATE"],
+        ["processor", "rollstream.e.trajectories", "2", "1,234", "75", "3", "5",
+         "STALLED"],
+        ["learner", "rollstream.e.replay", "0", "-", "-", "0", "-", "-"],
+        ["processor:", "[1]", "it", "is", "STALLED"],
+        ["learner:", "away"],
+    ]  # fmt: skip
+    assert " ".join(lines[-1]) == (
+        "processor: an open transaction holds back records of [0]"
+    )
+
+
+def test_groups_in_json_have_their_sums():
+    processor, learner = to_json(status(groups=GROUPS))["groups"]
+    assert (processor["role"], processor["lag"], processor["lag_s"]) == (
+        "processor", 1234, 75.0,
+    )  # fmt: skip
+    assert processor["verdict"]["state"] == "STALLED"
+    assert [each["held"] for each in processor["partitions"]] == [3, 0]
+    assert (learner["role"], learner["topic"], learner["lag"]) == (
+        "learner", "rollstream.e.replay", None,
+    )  # fmt: skip
+    assert (learner["partitions"], learner["problem"]) == ([], "away")

@@ -48,12 +48,16 @@ class Standing:
     Attributes:
         position: the next offset that it handles.
         held: records that it has handled and holds back from acknowledging.
-        at_s: when it said so, seconds since the epoch.
+        at_s: when it said so, seconds since the epoch; what only says that it lives
+            does not count.
+        waits: it leaves records alone on purpose: a learner that is to learn first
+            from what it has (its metrics' ``can_learn``).
     """
 
     position: int
     held: int
     at_s: float
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +136,9 @@ class PartitionLag:
         lag_env_steps: the same lag in steps of environments.
         lag_s: for how long the oldest record that is not handled has been in the log.
         lag_s_method: ``record``, its time of append was read; ``interpolated``,
-            between samples of the log's end; "" when not known.
-        produced_per_s: records, over the window.
+            between samples of the log's end; "" when not known, or there is no lag.
+        produced_per_s: records, over the last 30 s; over the whole window of samples
+            where only commits are known, which are rare.
         consumed_per_s: likewise.
         catch_up_s: until the lag is 0 at these rates; None also where it never is.
         retention_used: which share of the log lies behind the reader: at 1 the next

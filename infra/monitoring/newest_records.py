@@ -1,0 +1,183 @@
+"""Many topics of one partition -> their newest records, and then those that come.
+
+One consumer for all of them. Nothing here waits for a broker, apart from the time that
+a poll is given: who follows a hundred experiments has others to serve.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from infra.kafka.clients import Traffic, make_admin, make_consumer
+from infra.kafka.offsets import EARLIEST, LATEST
+from infra.kafka.reading import OUT_OF_RANGE, UNKNOWN, Message, to_message
+from infra.settings import Settings
+
+_BATCH = 1_000
+_ANSWER_S = 5.0
+_AGAIN_S = 1.0
+_REFRESH_S = 0.5
+_log = logging.getLogger("rollstream.watch")
+
+
+@dataclass
+class _Place:
+    """Where one topic is read.
+
+    Attributes:
+        count: how many of its newest records are wanted.
+        next: the offset that is read next; None: where it begins is not known yet.
+        end: of the log when that was asked for.
+        asked: for its beginning and its end.
+        ask_at_s: not before, monotonic.
+        is_absent: there was no such topic.
+    """
+
+    count: int
+    next: int | None = None
+    end: int = 0
+    asked: tuple[Future[Any], Future[Any]] | None = None
+    ask_at_s: float = 0.0
+    is_absent: bool = False
+
+    @property
+    def is_caught_up(self) -> bool:
+        return self.next is not None and self.next >= self.end
+
+
+class NewestRecords:
+    """Follows topics that come and go; one that is made anew is read again."""
+
+    def __init__(self, settings: Settings, client_id: str) -> None:
+        """Open it; connects when there is something to follow."""
+        self._consumer = make_consumer(
+            settings,
+            group=None,
+            client_id=client_id,
+            traffic=Traffic.CONTROL,
+            # Else a topic whose last record was aborted would never be caught up with.
+            overrides={"enable.partition.eof": True},
+        )
+        self._admin = make_admin(settings, client_id)
+        self._places: dict[str, _Place] = {}
+
+    def follow(self, wanted: Mapping[str, int]) -> None:
+        """Read these from now on, and no others; at first so many records of each."""
+        gone = self._places.keys() - wanted.keys()
+        for topic in gone:
+            del self._places[topic]
+        for topic in wanted.keys() - self._places.keys():
+            self._places[topic] = _Place(wanted[topic])
+        if gone:
+            self._assign()
+
+    def again(self, topic: str, count: int) -> None:
+        """Read a topic's newest records once more: what was made of them is gone."""
+        if topic in self._places:
+            self._places[topic] = _Place(count)
+            self._assign()
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether all was read that there was when each topic was first looked at.
+
+        A topic that does not exist has nothing to read.
+        """
+        return all(
+            each.is_caught_up or (each.next is None and each.ask_at_s > 0)
+            for each in self._places.values()
+        )
+
+    def poll(self, timeout_s: float) -> list[Message]:
+        """Return what has come, oldest first of each; waits at most ``timeout_s``."""
+        self._find_places()
+        if not any(each.next is not None for each in self._places.values()):
+            time.sleep(timeout_s)
+            return []
+        found = []
+        for raw in self._consumer.consume(_BATCH, timeout_s):
+            topic, error = str(raw.topic()), raw.error()
+            place = self._places.get(topic)
+            if place is None or place.next is None:
+                continue  # fetched before it was given up
+            if error is None:
+                place.next = (raw.offset() or 0) + 1
+                found.append(to_message(raw))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                place.next = max(place.next, raw.offset() or 0)
+            elif error.code() in OUT_OF_RANGE:
+                self._places[topic] = _Place(place.count)
+                self._assign()
+                break
+            else:
+                _log.debug("%s: %s", topic, error.str())
+        return found
+
+    def close(self) -> None:
+        """Leave the brokers."""
+        self._consumer.close()
+
+    def _find_places(self) -> None:
+        """Ask where new topics begin and end, and begin with those that answer."""
+        now_s = time.monotonic()
+        ask = [
+            topic
+            for topic, place in self._places.items()
+            if place.next is None and place.asked is None and now_s >= place.ask_at_s
+        ]
+        if ask:
+            if any(self._places[topic].is_absent for topic in ask):
+                self._refresh()
+            self._ask(ask)
+        answered = False
+        for place in self._places.values():
+            if place.asked is not None and all(each.done() for each in place.asked):
+                self._take_answer(place, now_s)
+                answered = answered or place.next is not None
+        if answered:
+            self._assign()
+
+    def _refresh(self) -> None:
+        """Have the client ask anew: it remembers for long that there was no topic."""
+        with contextlib.suppress(KafkaException):
+            self._admin.list_topics(timeout=_REFRESH_S)
+
+    def _ask(self, topics: list[str]) -> None:
+        places = {topic: TopicPartition(topic, 0) for topic in topics}
+        first, end = (
+            self._admin.list_offsets(
+                dict.fromkeys(places.values(), spec), request_timeout=_ANSWER_S
+            )
+            for spec in (EARLIEST, LATEST)
+        )
+        for topic, place in places.items():
+            self._places[topic].asked = first[place], end[place]
+
+    def _take_answer(self, place: _Place, now_s: float) -> None:
+        assert place.asked is not None
+        try:
+            begin, end = (int(each.result(0).offset) for each in place.asked)
+        except KafkaException as exc:
+            _log.debug("where a topic ends: %s", exc)
+            place.asked, place.ask_at_s = None, now_s + _AGAIN_S
+            place.is_absent = exc.args[0].code() in UNKNOWN
+            return
+        place.asked, place.end = None, end
+        place.next = max(begin, end - place.count)
+
+    def _assign(self) -> None:
+        self._consumer.assign(
+            [
+                TopicPartition(topic, 0, place.next)
+                for topic, place in self._places.items()
+                if place.next is not None
+            ]
+        )

@@ -1,0 +1,134 @@
+"""Brokers -> how every run of an experiment is, followed together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from infra.control.desired import PublishedExperiment
+from infra.monitoring.control_topics import ControlTopics
+from infra.monitoring.lag.model import Place, Standing
+from infra.monitoring.newest_records import NewestRecords
+from infra.monitoring.run_fold import ENDED, RunFold
+from infra.monitoring.snapshot import ExperimentView
+from infra.settings import Settings
+from schemas.topics import EVENTS, METRICS, topic_name
+
+MAX_RUNS = 500
+"""More than so many are not followed: the newest are."""
+
+# For all together, shared out: what a dozen runs say in an hour, or 500 in a minute.
+_METRICS, _LEAST, _MOST = 200_000, 400, 20_000
+_EVENTS = 2_000
+
+
+class RunsFollowed:
+    """Follows the newest run of each experiment; those that are deleted are gone."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Begin with what there is; nobody waits yet."""
+        self._control = ControlTopics(settings)
+        self._records = NewestRecords(settings, "watch")
+        self._runs: dict[str, RunFold] = {}
+        self._hear = {METRICS.suffix: RunFold.hear, EVENTS.suffix: RunFold.tell}
+
+    def look(self) -> None:
+        """See which experiments there are now.
+
+        Raises:
+            RollstreamError: the brokers do not answer.
+            KafkaException: likewise.
+            TimeoutError: likewise.
+        """
+        self._control.poll()
+        chosen = self._chosen()
+        for name in self._runs.keys() - chosen.keys():
+            del self._runs[name]
+        begun = [
+            name
+            for name, published in chosen.items()
+            if name not in self._runs or self._runs[name].run_id != published.run_id
+        ]
+        again = [name for name in begun if name in self._runs]
+        for name in begun:
+            self._runs[name] = RunFold(name, chosen[name].run_id)
+        counts = (METRICS, self._share()), (EVENTS, _EVENTS)
+        self._records.follow(
+            {
+                topic_name(topic, name): count
+                for name in self._runs
+                for topic, count in counts
+            }
+        )
+        for name in again:
+            for topic, count in counts:
+                self._records.again(topic_name(topic, name), count)
+
+    def hear(self, timeout_s: float) -> None:
+        """Take in what has come; wait at most ``timeout_s`` for more."""
+        for message in self._records.poll(timeout_s):
+            _, name, suffix = message.topic.split(".", 2)
+            run = self._runs.get(name)
+            if run is not None:
+                self._hear[suffix](run, message)
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether all was heard that there was when we came."""
+        return self._records.is_caught_up
+
+    def standings(self) -> dict[Place, Standing]:
+        """Return where the roles of runs that go on say that they stand."""
+        return {
+            place: standing
+            for name, run in self._runs.items()
+            if not self._is_over(name, run)
+            for place, standing in run.standings.items()
+        }
+
+    def rows_per_record(self) -> dict[str, float]:
+        """Return how many steps a record has, by the group that reads it."""
+        return {
+            group: rows
+            for run in self._runs.values()
+            for group, rows in run.rows_per_record.items()
+        }
+
+    def over_groups(self) -> frozenset[str]:
+        """Return the groups of runs that are over: that they stand still is no news."""
+        return frozenset().union(
+            *(
+                run.groups
+                for name, run in self._runs.items()
+                if self._is_over(name, run)
+            )
+        )
+
+    def views(self, now_s: float) -> tuple[ExperimentView, ...]:
+        """Return how each is, by name."""
+        experiments = self._control.experiments
+        return tuple(
+            run.view(experiments[name], self._control.status(name), now_s)
+            for name, run in sorted(self._runs.items())
+            if name in experiments
+        )
+
+    def close(self) -> None:
+        """Leave the brokers."""
+        self._records.close()
+        self._control.close()
+
+    def _chosen(self) -> Mapping[str, PublishedExperiment]:
+        experiments = self._control.experiments
+        if len(experiments) <= MAX_RUNS:
+            return experiments
+        newest = sorted(experiments.items(), key=lambda each: each[1].run_id)
+        return dict(newest[-MAX_RUNS:])
+
+    def _share(self) -> int:
+        return max(_LEAST, min(_MOST, _METRICS // max(1, len(self._runs))))
+
+    def _is_over(self, name: str, run: RunFold) -> bool:
+        status = self._control.status(name)
+        return (
+            status is not None and status.run_id == run.run_id and status.state in ENDED
+        )

@@ -1,0 +1,69 @@
+"""Consumer groups that are nobody's of ours, in any number."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing, contextmanager
+
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+from infra.kafka.clients import make_admin, make_consumer, make_producer
+from infra.kafka.transactions import commit, make_transactional
+
+
+def produce(settings, topic, partition, count):
+    """Append records."""
+    producer = make_producer(settings, client_id="foreign")
+    for number in range(count):
+        producer.produce(topic, str(number).encode(), partition=partition)
+    assert producer.flush(60) == 0
+
+
+def produce_in_transaction(settings, topic, partition, count):
+    """Append records, and the mark that they are committed."""
+    producer = make_transactional(settings, f"{topic}-foreign", "foreign")
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for number in range(count):
+        producer.produce(topic, str(number).encode(), partition=partition)
+    commit(producer)
+
+
+def commit_offsets(settings, group, topic, offsets):
+    """Commit offsets, by partition, as a consumer without partitions would."""
+    with closing(make_consumer(settings, group=group, client_id="foreign")) as consumer:
+        places = [TopicPartition(topic, *place) for place in offsets.items()]
+        consumer.commit(offsets=places, asynchronous=False)
+
+
+@contextmanager
+def member(settings, group, topic):
+    """Be the only member of a group, with all partitions."""
+    more = {"auto.offset.reset": "earliest"}
+    consumer = make_consumer(settings, group=group, client_id="member", overrides=more)
+    with closing(consumer):
+        consumer.subscribe([topic])
+        deadline_s = time.monotonic() + 60
+        while not consumer.assignment():
+            assert time.monotonic() < deadline_s, "expected to get partitions"
+            consumer.poll(0.1)
+        yield consumer
+
+
+def commit_many(settings, offsets_of, topic):
+    """Commit offsets, by group and partition: many groups at once."""
+    admin = make_admin(settings)
+    asked = []
+    for group, offsets in offsets_of.items():
+        places = [TopicPartition(topic, *place) for place in offsets.items()]
+        request = [ConsumerGroupTopicPartitions(group, places)]
+        asked += admin.alter_consumer_group_offsets(request).values()
+    for future in asked:
+        future.result(60)
+
+
+def forget(settings, groups):
+    """Delete groups without members."""
+    admin = make_admin(settings)
+    for future in admin.delete_consumer_groups(list(groups)).values():
+        future.result(60)

@@ -1,0 +1,170 @@
+"""Metrics over HTTP: who is answered, with what, and how many at once."""
+
+import gzip
+import http.client
+import socket
+import threading
+import time
+from contextlib import closing, contextmanager
+from dataclasses import replace
+
+import pytest
+import typer
+from prometheus_client.parser import text_string_to_metric_families as parse
+
+from infra.monitoring.metrics_server import (
+    MAX_AT_ONCE,
+    MetricsError,
+    MetricsServer,
+    make_app,
+)
+from infra.monitoring.snapshot import Snapshot
+from rollstream.listening import parse_listen
+from tests.unit.snapshots import SNAPSHOT
+
+PATIENCE_S = 60
+
+
+class Seen:
+    def __init__(self):
+        now_s = time.time()
+        lag = replace(SNAPSHOT.lag, at_s=now_s)
+        self.snapshot = replace(SNAPSHOT, at_s=now_s, lag=lag)
+
+
+@contextmanager
+def served(app, host="127.0.0.1"):
+    with MetricsServer(app, host, 0) as server:
+        yield int(server.url.rpartition(":")[2].partition("/")[0])
+
+
+@pytest.fixture
+def source():
+    return Seen()
+
+
+@pytest.fixture
+def port(source):
+    with served(make_app(source, "here", is_local=True)) as found:
+        yield found
+
+
+def ask(port, path="/metrics", method="GET", **headers):
+    with closing(http.client.HTTPConnection("127.0.0.1", port, PATIENCE_S)) as client:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        client.request(method, path, headers=named)
+        answer = client.getresponse()
+        return answer.status, answer.read(), dict(answer.getheaders())
+
+
+def test_metrics_are_what_prometheus_parses(port):
+    status, body, headers = ask(port)
+    assert status == 200 and headers["Content-Type"].startswith("text/plain")
+    families = {family.name for family in parse(body.decode())}
+    assert {"kafka_consumergroup_group_lag", "rollstream_env_steps"} <= families
+    _, packed, headers = ask(port, Accept_Encoding="gzip")
+    assert headers["Content-Encoding"] == "gzip"
+    assert {f.name for f in parse(gzip.decompress(packed).decode())} == families
+    _, some, _ = ask(port, "/metrics?name[]=rollstream_env_steps_total")
+    assert {f.name for f in parse(some.decode())} == {"rollstream_env_steps"}
+
+
+def test_health_says_whether_somebody_looks(port, source):
+    assert ask(port, "/healthz")[:2] == (200, b"ok\n")
+    source.snapshot = replace(source.snapshot, problem="no broker answers")
+    assert ask(port, "/healthz")[:2] == (200, b"problem: no broker answers\n")
+    source.snapshot = Snapshot()
+    assert ask(port, "/healthz")[0] == 503
+    status, body, _ = ask(port)
+    assert (status, b"rollstream_exporter_up 0.0" in body) == (200, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "headers", "expected"),
+    [
+        ("/", "GET", {}, 200),
+        ("/metrics", "HEAD", {}, 200),
+        ("/metrics", "POST", {}, 405),
+        ("/metrics", "DELETE", {}, 405),
+        ("/metrics/", "GET", {}, 404),
+        ("/../../etc/passwd", "GET", {}, 404),
+        ("/metrics", "GET", {"Host": "localhost:9"}, 200),
+        ("/metrics", "GET", {"Host": "[::1]"}, 200),
+        ("/metrics", "GET", {"Host": "evil.example"}, 403),
+        ("/metrics", "GET", {"Host": "127.0.0.1.evil.example"}, 403),
+        ("/metrics", "GET", {"Host": ""}, 403),
+        ("/metrics", "GET", {"Origin": "http://evil.example"}, 403),
+    ],
+)
+def test_who_is_answered(port, path, method, headers, expected):
+    assert ask(port, path, method, **headers)[0] == expected
+
+
+def test_a_head_has_no_body(port):
+    assert ask(port, method="HEAD")[1] == b""
+
+
+def test_where_others_may_ask_they_may_use_any_name(source):
+    with served(make_app(source, "here", is_local=False)) as port:
+        assert ask(port, Host="exporter.example:9308")[0] == 200
+
+
+def test_a_port_that_is_taken_is_told_of(port):
+    with pytest.raises(MetricsError, match="cannot be served on 127.0.0.1"):
+        MetricsServer(lambda request, start: [], "127.0.0.1", port)
+
+
+@pytest.mark.parametrize("strange", [b"", b"\x00" * 99, b"GET\r\n\r\n", b"x" * 99_999])
+def test_what_is_no_request_harms_nobody(port, strange):
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as client:
+        client.sendall(strange)
+    assert ask(port)[0] == 200
+
+
+def test_of_too_many_at_once_some_are_turned_away_and_the_others_answered():
+    enter, leave = threading.Semaphore(0), threading.Event()
+
+    def slow(request, start):
+        enter.release()
+        leave.wait(PATIENCE_S)
+        start("200 OK", [("Content-Length", "2")])
+        return [b"ok"]
+
+    codes = []
+    with served(slow) as port:
+        askers = [
+            threading.Thread(target=lambda: codes.append(ask(port)[0]))
+            for _ in range(MAX_AT_ONCE)
+        ]
+        for each in askers:
+            each.start()
+        for _ in askers:
+            assert enter.acquire(timeout=PATIENCE_S)
+        with pytest.raises((http.client.HTTPException, OSError)):
+            ask(port)
+        leave.set()
+        for each in askers:
+            each.join(PATIENCE_S)
+        assert codes == [200] * MAX_AT_ONCE
+        assert ask(port)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("127.0.0.1:9308", ("127.0.0.1", 9308)),
+        ("localhost:0", ("localhost", 0)),
+        ("[::1]:80", ("::1", 80)),
+        ("0.0.0.0:65535", ("0.0.0.0", 65_535)),
+    ],
+)
+def test_where_to_listen(text, expected):
+    assert parse_listen(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "9308", ":9308", "host:", "host:65536", "host:-1", "::1:80", "h:٣"]
+)
+def test_what_is_no_place_to_listen_is_refused(text):
+    with pytest.raises(typer.BadParameter, match="--metrics: expected HOST:PORT"):
+        parse_listen(text, "--metrics")
