@@ -67,7 +67,7 @@ def is_same_origin(origin: str, host_header: str) -> bool:
 def is_same_secret(given: str, token: str) -> bool:
     """Compare in a time that does not tell how much is right."""
     return hmac.compare_digest(
-        given.encode(errors="surrogateescape"), token.encode(errors="surrogateescape")
+        given.encode(errors="surrogatepass"), token.encode(errors="surrogatepass")
     )
 
 

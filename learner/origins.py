@@ -43,9 +43,10 @@ class Origins:
         workers: the names of all that were ever seen, by number.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, numbers: Ring) -> None:
+        """Begin empty; ``numbers``: by row, that of its chunk, written here."""
         self.workers: list[str] = []
-        self._numbers = Ring(capacity, np.int32)
+        self._numbers = numbers
         self._worker_numbers: dict[str, int] = {}
         self._versions: Floats = np.empty(0, np.float64)
         self._at_s: Floats = np.empty(0, np.float64)

@@ -71,7 +71,7 @@ class ReplayBuffer:
         self._transitions = TransitionRows(env.action, capacity)
         self._priorities = Priorities(replay)
         self._chunks = Chunks(capacity, self._observations.size)
-        self.origins = Origins(capacity)
+        self.origins = Origins(self._transitions.chunks)
         self.rows = self.samplable_rows = self.learnable_rows = 0
         self.refused_rows = self.dropped_rows = 0
         self.is_full = False

@@ -23,6 +23,21 @@ class Ring:
         # zeros: the memory is taken only as it fills.
         self.rows: Array = np.zeros((size, *row_shape), dtype)
 
+    @classmethod
+    def side_by_side(cls, size: int, *dtypes: type[np.generic]) -> "list[Ring]":
+        """Return rings whose values of a position lie together in memory.
+
+        Rows drawn at random are nowhere in the cache: all of one come at once so.
+        """
+        names = [str(number) for number in range(len(dtypes))]
+        whole = np.zeros(size, np.dtype(list(zip(names, dtypes, strict=True)), True))
+        rings = []
+        for name in names:
+            ring = cls(0, np.int8)
+            ring.rows = whole[name]
+            rings.append(ring)
+        return rings
+
     def put(self, position: int, values: Array) -> None:
         """Write ``values`` [N, ...] from a position on; N is at most the size."""
         size = len(self.rows)
@@ -147,10 +162,15 @@ class TransitionRows:
 
     def __init__(self, actions: tuple[SpaceField, ...], capacity: int) -> None:
         self.capacity = capacity
-        self.observation_at = Ring(capacity, np.int64)
-        self.bootstrap_at = Ring(capacity, np.int64)  # -1: not there
-        self.returns = Ring(capacity, np.float32)
-        self.discounts = Ring(capacity, np.float32)
+        (
+            self.observation_at,
+            self.bootstrap_at,  # -1: not there
+            self.returns,
+            self.discounts,
+            self.chunks,  # their number, see Origins
+        ) = Ring.side_by_side(
+            capacity, np.int64, np.int64, np.float32, np.float32, np.int32
+        )
         self._actions = {
             f.name: Ring(capacity, stored_dtype(f), f.shape) for f in actions
         }

@@ -16,7 +16,15 @@ class AlertsSpec(Part):
         5.0,
         ge=5,
         le=_DAY_S,
-        description="Seconds for which a group does nothing although records wait.",
+        description="Seconds for which processors or the archiver do nothing although "
+        "records wait.",
+    )
+    learner_stalled_after_s: float | None = Field(
+        30.0,
+        ge=5,
+        le=_DAY_S,
+        description="Seconds for which the learner does nothing likewise: its start, "
+        "updates and checkpoints may take longer.",
     )
     lost_place: bool = Field(
         True,

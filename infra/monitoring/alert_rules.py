@@ -105,7 +105,7 @@ def _of_groups(look: Look) -> Iterator[tuple[AlertKey, Standing]]:
             for name in OF_GROUPS:
                 yield AlertKey(name, role), _well(why_not)
         elif group is not None:
-            for name, standing in _of_group(look.spec.alerts, group):
+            for name, standing in _of_group(look.spec.alerts, role, group):
                 if standing is not None:
                     yield AlertKey(name, role), standing
 
@@ -119,9 +119,11 @@ def _why_not(spec: Spec, role: str) -> str:
 
 
 def _of_group(
-    alerts: AlertsSpec, group: GroupLag
+    alerts: AlertsSpec, role: str, group: GroupLag
 ) -> Iterator[tuple[AlertName, Standing | None]]:
     stalled_s, growing_s = alerts.stalled_after_s, alerts.growing_for_s
+    if role == "learner":
+        stalled_s = alerts.learner_stalled_after_s
     hold_s = (stalled_s or 0.0) - JUDGED_AFTER_S
     yield "stalled", _in_states(group, ("STALLED", "STOPPED"), stalled_s, hold_s)
     bound = 0.0 if alerts.lost_place else None

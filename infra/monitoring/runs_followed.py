@@ -16,9 +16,11 @@ from schemas.topics import EVENTS, METRICS, topic_name
 MAX_RUNS = 500
 """More than so many are not followed: the newest are."""
 
-# For all together, shared out: what a dozen runs say in an hour, or 500 in a minute.
-_METRICS, _LEAST, _MOST = 200_000, 400, 20_000
-_EVENTS = 2_000
+# How much of the past is heard at first, shared out within bounds: a record takes
+# a tenth of a millisecond. A dozen runs say as much in minutes.
+_METRICS, _METRICS_OF_ONE = 40_000, (100, 10_000)
+# Alerts that are on may have come long ago.
+_EVENTS, _EVENTS_OF_ONE = 40_000, (500, 5_000)
 
 
 class RunsFollowed:
@@ -51,7 +53,10 @@ class RunsFollowed:
         again = [name for name in begun if name in self._runs]
         for name in begun:
             self._runs[name] = RunFold(name, chosen[name].run_id)
-        counts = (METRICS, self._share()), (EVENTS, _EVENTS)
+        counts = (
+            (METRICS, self._share(_METRICS, *_METRICS_OF_ONE)),
+            (EVENTS, self._share(_EVENTS, *_EVENTS_OF_ONE)),
+        )
         self._records.follow(
             {
                 topic_name(topic, name): count
@@ -124,8 +129,8 @@ class RunsFollowed:
         newest = sorted(experiments.items(), key=lambda each: each[1].run_id)
         return dict(newest[-MAX_RUNS:])
 
-    def _share(self) -> int:
-        return max(_LEAST, min(_MOST, _METRICS // max(1, len(self._runs))))
+    def _share(self, of: int, least: int, most: int) -> int:
+        return max(least, min(most, of // max(1, len(self._runs))))
 
     def _is_over(self, name: str, run: RunFold) -> bool:
         status = self._control.status(name)

@@ -57,10 +57,13 @@ def freeze() -> Iterator[Callable[[int], None]]:
 
 
 def told(settings: Settings, name: str) -> list[Event]:
-    """Alerts that went on and off, oldest first."""
+    """Alerts of processors that went on and off, oldest first.
+
+    On a busy machine a learner may be slow enough to be told of.
+    """
     messages = read_to_end(settings, topic_name(EVENTS, name))
     events = [decode(message.value, Event) for message in messages]
-    return [event for event in events if event.kind in KINDS]
+    return [e for e in events if e.kind in KINDS and e.role == "processor"]
 
 
 def kinds_of(events: list[Event]) -> list[tuple[str, str, str]]:
@@ -85,7 +88,13 @@ def pid_of(fleet: Fleet, name: str, role: str) -> int:
 
 
 def bodies(receiver: Receiver) -> list[dict[str, Any]]:
-    return [json.loads(body) for _, _, body in receiver.got]
+    found = [json.loads(body) for _, _, body in receiver.got]
+    return [each for each in found if each["role"] == "processor"]
+
+
+def shown_alerts(settings: Settings, name: str) -> list[str]:
+    found = read_status(settings, name).alerts
+    return [each.kind for each in found if each.role == "processor"]
 
 
 @pytest.mark.heavy
@@ -111,8 +120,7 @@ def test_a_frozen_processor_is_told_of_and_that_it_goes_on(
     assert (on.kind, on.role, on.severity) == ("alert-on", "processor", "alert")
     assert on.reason.startswith("stalled: ST")
     assert told_after_s < TOLD_WITHIN_S + SLACK_S
-    (shown,) = read_status(settings, name).alerts
-    assert (shown.kind, shown.role) == ("alert-on", "processor")
+    assert shown_alerts(settings, name) == ["alert-on"]
 
     os.kill(victim, signal.SIGCONT)
     goes_on_s = time.monotonic()
@@ -125,14 +133,14 @@ def test_a_frozen_processor_is_told_of_and_that_it_goes_on(
     ]
     assert both[-1].severity == "info"
     assert over_after_s < TOLD_WITHIN_S + SLACK_S
-    assert read_status(settings, name).alerts == ()
+    assert shown_alerts(settings, name) == []
 
-    until(lambda: len(receiver.got) == 2, "it was posted")
+    until(lambda: len(bodies(receiver)) == 2, "it was posted")
     assert [each["state"] for each in bodies(receiver)] == ["on", "off"]
     assert f"stalled: {bodies(receiver)[0]['reason']}" == on.reason
     assert {each["experiment"] for each in bodies(receiver)} == {name}
     assert "s3cret" not in agent.text and "alert-on: stalled" in agent.text
-    assert len(told(settings, name)) == 2 == len(receiver.got), "once"
+    assert len(told(settings, name)) == 2 == len(bodies(receiver)), "once"
 
 
 @pytest.mark.heavy
@@ -152,7 +160,7 @@ def test_the_next_leader_tells_nobody_twice(
     victim = pid_of(fleet, name, "processor/0")
     freeze(victim)
     until(lambda: told(settings, name), "it is told of")
-    until(lambda: len(receiver.got) == 1, "it is posted")
+    until(lambda: len(bodies(receiver)) == 1, "it is posted")
 
     before = max(point.incarnation for point in lag_history(settings, name))
     first.signal(signal.SIGKILL)
@@ -166,7 +174,7 @@ def test_the_next_leader_tells_nobody_twice(
     os.kill(victim, signal.SIGCONT)
     both = until(lambda: (t := told(settings, name))[1:] and t, "it is over")
     assert kinds_of(both)[1:] == [("alert-off", "processor", "stalled")]
-    until(lambda: len(receiver.got) == 2, "that is posted")
+    until(lambda: len(bodies(receiver)) == 2, "that is posted")
     assert [each["state"] for each in bodies(receiver)] == ["on", "off"]
 
 

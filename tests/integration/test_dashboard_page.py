@@ -107,8 +107,8 @@ def test_the_page_says_what_a_snapshot_says(visit):
         "env_steps": "91,161", "env_steps_per_s": "9,278/s", "updates": "1,427",
         "updates_per_s": "71/s", "loss": "0.0123", "policy_version": "26",
         "episodes": "1,204", "samples_per_insert": "8.1", "wait_ratio": "7 %",
-        "policy_lag_versions": "1.4 · 3 · 5", "data_age_s": "1.2 s · 6.5 s",
-        "policy_lag_s": "1.9 s · 4.2 s · 8.1 s",
+        "policy_lag_versions": "1.4 · p95 3 · max 5", "data_age_s": "1.2 s · p95 6.5 s",
+        "policy_lag_s": "1.9 s · p95 4.2 s · max 8.1 s",
     }  # fmt: skip
     for name, text in said.items():
         expect(field(page, name, "#figures")).to_have_text(text)
@@ -483,6 +483,15 @@ def test_24_hours_of_points_stay_smooth(visit, source, past):
     source.put(moment(experiment(), experiment("other")))
     page = visit(fragment="#with=other&range=86400", height=1800)
     expect_drawn(page, "updates")
+    inside = page.context.new_cdp_session(page)
+    # The processor's time: what others do on this machine is not the page's doing.
+    inside.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def spent_s():
+        found = inside.send("Performance.getMetrics")["metrics"]
+        return {each["name"]: each["value"] for each in found}["TaskDuration"]
+
+    before_s = spent_s()
     page.evaluate("""() => {
       performance.clearMeasures();
       window.frames_ms = [];
@@ -503,6 +512,7 @@ def test_24_hours_of_points_stay_smooth(visit, source, past):
             page.mouse.move(box["x"] + box["width"] * at, box["y"] + 20)
             page.wait_for_timeout(20)
     expect(field(page, "env_steps", "#figures")).to_have_text("7")
+    share = (spent_s() - before_s) / 8
     frames = page.evaluate("window.frames_ms")
     drawing = page.evaluate(
         "performance.getEntriesByType('measure').map((each) => each.duration)"
@@ -510,12 +520,15 @@ def test_24_hours_of_points_stay_smooth(visit, source, past):
     print(
         f"frames: {len(frames)}, p50 {percentile(frames, 50):.0f} ms, p95 "
         f"{percentile(frames, 95):.0f} ms; work: p50 {percentile(drawing, 50):.1f} ms, "
-        f"p95 {percentile(drawing, 95):.1f} ms, max {max(drawing):.0f} ms"
+        f"p95 {percentile(drawing, 95):.1f} ms, max {max(drawing):.0f} ms; "
+        f"of a processor: {share:.0%}"
     )
     assert len(drawing) > 60
-    # A busy machine takes a multiple of the 2 ms and 17 ms of a quiet one.
+    # While the cursor moves all the time, and a snapshot comes each second.
+    assert share < 0.5
+    # Quiet, it takes 2 ms and 17 ms; a busy machine takes a multiple of that.
     assert percentile(drawing, 50) < 30
-    assert percentile(frames, 50) < 60
+    assert percentile(frames, 50) < 250
 
 
 def test_points_are_thinned_without_losing_extremes_or_gaps(visit):

@@ -264,4 +264,4 @@ def test_200_groups_of_12_partitions_are_shown_soon(settings, make_topic):
             }
     print({key: f"{value:.2f} s" for key, value in took_s.items()})
     forget(settings, names)
-    assert max(took_s.values()) < 20  # below 2 s on a machine that does nothing else
+    assert max(took_s.values()) < 30  # below 2 s on a machine that does nothing else

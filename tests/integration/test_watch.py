@@ -12,13 +12,14 @@ from infra.control.experiments import new_run_id
 from infra.control.statuses import publish_status
 from infra.kafka.topic_admin import TopicConfig, ensure_topics
 from infra.monitoring import watch as watch_module
+from infra.monitoring.experiment_events import make_event
 from infra.monitoring.lag.model import NO_REPORT, LagReport, Place
 from infra.monitoring.watch import Watch
 from infra.settings import Settings
 from schemas.codec import encode
 from schemas.records import Evaluation, MetricsPoint, PolicyRef, Position
 from schemas.tensors import pack
-from schemas.topics import METRICS, topic_name
+from schemas.topics import EVENTS, METRICS, topic_name
 from tests.integration.control_rig import rig  # noqa: F401
 
 pytestmark = pytest.mark.kafka
@@ -145,6 +146,33 @@ def test_experiments_come_end_begin_afresh_and_go(rig, settings, no_lag, watch):
     again = rig.launch(experiment).published
     tell(rig, again, env_steps=4.0)
     until(watch, is_at(name, env_steps=4), "topics made anew are followed")
+
+
+def test_alerts_are_on_from_their_event_to_the_next(rig, settings, no_lag, watch):  # noqa: F811
+    published = rig.launch(rig.spec()).published
+    name, topic = (
+        published.experiment.name,
+        topic_name(EVENTS, published.experiment.name),
+    )
+
+    def happens(kind, reason):
+        event = make_event(
+            name, published.run_id, "processor", 0, kind, "alert", reason
+        )
+        rig.sender.send_and_wait(topic, encode(event), "processor/0")
+
+    happens("alert-on", "stalled: for 12 s")
+    happens("alert-on", "late: by 90 s")
+    happens("worker-failed", "stalled: that is another matter")
+
+    def reasons(snapshot):
+        seen = view(snapshot, name)
+        return [told.reason for told in seen.alerts] if seen else []
+
+    both = ["late: by 90 s", "stalled: for 12 s"]
+    until(watch, lambda s: reasons(s) == both, "both are on")
+    happens("alert-off", "stalled: it goes on")
+    until(watch, lambda s: reasons(s) == both[:1], "one is over")
 
 
 def test_a_hundred_experiments_are_followed_at_once(rig, settings, no_lag):  # noqa: F811

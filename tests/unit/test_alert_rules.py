@@ -161,15 +161,28 @@ def test_the_reason_names_the_worst_partition_and_how_many() -> None:
     )
 
 
-@pytest.mark.parametrize(("after_s", "hold_s"), [("5", 0.0), ("30", 25.0)])
+@pytest.mark.parametrize(
+    ("role", "changes", "hold_s"),
+    [
+        ("processor", {}, 0.0),
+        ("processor", {"spec__alerts__stalledAfterS": "30"}, 25.0),
+        ("learner", {}, 25.0),
+        ("learner", {"spec__alerts__stalledAfterS": "90"}, 25.0),
+        ("learner", {"spec__alerts__learnerStalledAfterS": "5"}, 0.0),
+    ],
+)
 def test_what_the_judge_has_waited_for_is_not_waited_for_again(
-    after_s: str, hold_s: float
+    role: str, changes: dict[str, str], hold_s: float
 ) -> None:
-    look = Look(
-        spec(spec__alerts__stalledAfterS=after_s),
-        {"processor": group(partition(0, "STALLED"))},
-    )
-    assert standings(look)[AlertKey("stalled", "processor")].for_s == hold_s
+    look = Look(spec(**changes), {role: group(partition(0, "STALLED"))})
+    found = standings(look)[AlertKey("stalled", role)]
+    assert found.is_broken and found.for_s == hold_s
+
+
+def test_a_learner_that_may_stall_is_well() -> None:
+    off = spec(spec__alerts__learnerStalledAfterS="null")
+    look = Look(off, {"learner": group(partition(0, "STALLED"))})
+    assert state_of(look, "stalled", "learner") == WELL
 
 
 def test_the_judge_waits_for_as_long_as_is_said() -> None:

@@ -6,6 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import sync_playwright
+
+from tests.browsers import launch
 
 ROOT = Path(__file__).parents[2]
 
@@ -106,3 +109,11 @@ def test_set_up_goes_on_without_one_and_says_so(machine, arguments, code):
     assert found == code
     assert "no network" in said and "make browser" in said
     assert len(said.splitlines()) < 8
+
+
+def test_a_test_without_a_browser_fails_and_says_how_to_mend_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path))
+    with sync_playwright() as playwright, pytest.raises(AssertionError) as failed:
+        launch(playwright)
+    assert "make browser" in str(failed.value) and "apt as root" in str(failed.value)

@@ -17,7 +17,7 @@ import pytest
 from infra.errors import KafkaUnavailable
 from infra.monitoring.dashboard import connections
 from infra.monitoring.dashboard import login as login_form
-from infra.monitoring.dashboard.access import COOKIE, access_for
+from infra.monitoring.dashboard.access import COOKIE, LOCAL, access_for
 from infra.monitoring.dashboard.app import create_app
 from infra.monitoring.dashboard.guard import CSP
 from infra.monitoring.dashboard.server import ListenError, bind, url_of
@@ -571,6 +571,23 @@ def test_a_session_that_ends_ends_its_streams(static):
             ask(url, "/logout", "POST", b"", Cookie=session)
             source.show(snapshot(2.0))
             assert listener.next() == []
+
+
+@pytest.mark.parametrize(
+    ("access", "headers"),
+    [
+        (LOCAL, {}),
+        (access_for("127.0.0.1", TOKEN), {"Authorization": f"Bearer {TOKEN}"}),
+    ],
+)
+def test_a_cookie_that_is_not_asked_for_ends_nothing(static, access, headers):
+    """A browser sends it to each server of the host, whatever the port."""
+    source = FakeSource(snapshot(1.0))
+    with dashboard(static, source, access=access) as url:
+        with closing(Listener(url, Cookie=f"{COOKIE}=other", **headers)) as listener:
+            assert listener.next_snapshot()["at_s"] == 1.0
+            source.show(snapshot(2.0))
+            assert listener.next_snapshot()["at_s"] == 2.0
 
 
 def test_on_loopback_there_is_nothing_to_log_in_to(static):

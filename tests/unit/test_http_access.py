@@ -106,6 +106,7 @@ def test_an_origin_is_ours_or_not(origin, host, same):
         ("Bearer", False),
         ("", False),
         ("Bearer \udcff\xff", False),
+        ("Bearer \ud800", False),
     ],
 )
 def test_only_the_whole_token_counts(header, right):

@@ -153,6 +153,18 @@ def test_only_wanted_groups_are_asked_for(broker):
     assert list(read(Groups(lambda name: name == "a"), broker)) == ["a"]
 
 
+def test_what_is_wanted_may_change(broker):
+    broker.list("a")
+    broker.answers["a"] = GroupAnswer({("t", 0): 1})
+    named = {"a"}
+    by_name, by_condition = Groups(named), Groups(lambda name: name in named)
+    assert list(read(by_name, broker)) == list(read(by_condition, broker)) == ["a"]
+    named.clear()
+    assert read(by_name, broker) == read(by_condition, broker) == {}
+    named.add("b")
+    assert list(read(by_name, broker)) == ["b"]
+
+
 def test_members_are_asked_for_where_there_can_be_any(broker):
     broker.list("stable")
     broker.list("new", kind="CONSUMER", state="UNKNOWN")

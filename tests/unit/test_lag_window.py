@@ -201,3 +201,13 @@ def test_a_log_that_was_cut_begins_anew() -> None:
 
     assert ends.appended_at_s(12) == 27.5
     assert ends.appended_at_s(3) is None
+
+
+def test_the_record_that_was_read_dates_those_after_it() -> None:
+    window = Window(look(0, 0, 100, next_at_s=900.0), look(1, 50, 101))
+
+    assert window.appended_at_s(50) == pytest.approx(950.5)
+
+
+def test_an_empty_window_has_no_span_and_nothing_missing() -> None:
+    assert (Window().span_s, Window().missing, Window().samples) == (0.0, 0, ())

@@ -8,6 +8,7 @@ import pytest
 
 from learner.origins import Origins
 from learner.replay_buffer import ReplayBuffer
+from learner.stored_rows import Ring
 from schemas.records import NO_POLICY, PolicyRef
 from tests.unit.replay_batches import ENV, Stream, replay
 
@@ -151,4 +152,4 @@ def test_more_chunks_than_there_was_room_for_at_first():
 
 
 def test_an_empty_one_has_nothing():
-    assert Origins(4).take() is None
+    assert Origins(Ring(4, np.int32)).take() is None

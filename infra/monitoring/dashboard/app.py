@@ -24,6 +24,7 @@ from infra.monitoring.dashboard.guard import Guard, error_response
 from infra.monitoring.dashboard.login import MAX_FORM_BYTES, Login
 from infra.monitoring.dashboard.sources import Past, Source, Unknown
 from infra.monitoring.dashboard.streams import MAX_STREAMS, SnapshotStreams
+from infra.printable import printable
 
 STATIC = Path(__file__).parent / "static"
 PAGE = "index.html"
@@ -129,7 +130,7 @@ async def _on_http_error(request: Request, exc: Exception) -> Response:
 async def _on_our_error(request: Request, exc: Exception) -> Response:
     if isinstance(exc, Unknown):
         return error_response(404, str(exc))
-    _log.warning("%s", exc)
+    _log.warning("%s", printable(str(exc)))
     return error_response(503, str(exc))
 
 

@@ -85,7 +85,10 @@ class Guard:
         request = request_of(scope)
         found = refuse(self._access, request, self._sessions.is_open)
         if found is None:
-            scope.setdefault("state", {})["session"] = request.session
+            # Where another server on this host was signed in to, its cookie comes too.
+            by_session = self._access.token is not None and not request.authorization
+            session = request.session if by_session else ""
+            scope.setdefault("state", {})["session"] = session
             return None
         return _response(found, request)
 

@@ -28,6 +28,7 @@ _PAGE = """<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>rollstream: sign in</title>
+<link rel="icon" href="data:,">
 <link rel="stylesheet" href="/login.css">
 <main>
 <h1>rollstream</h1>

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -35,8 +36,16 @@ def rows_of(messages: list[Message]) -> list[Row]:
     return list(filter(None, map(row_of, messages)))
 
 
-def skim(consumer: Consumer, topic: str, start: int, stop: int) -> list[Row]:
-    """Return rows of PLACES between two offsets; in SKIM_S, of the newest of them.
+@dataclass(frozen=True)
+class Skimmed:
+    """Rows of places that lie evenly in a log; ``places``: of how many."""
+
+    rows: list[Row]
+    places: int
+
+
+def skim(consumer: Consumer, topic: str, start: int, stop: int) -> Skimmed:
+    """Read a little at PLACES between two offsets; in SKIM_S, at fewer of them.
 
     Raises as ``read_messages`` does.
 
@@ -46,12 +55,18 @@ def skim(consumer: Consumer, topic: str, start: int, stop: int) -> list[Row]:
         start: the first offset.
         stop: the one behind the last.
     """
-    found: list[list[Row]] = []
+    found: dict[int, list[Row]] = {}
     until_s = time.monotonic() + SKIM_S
-    for place in reversed(range(PLACES)):
+    for place in sorted(range(PLACES), key=_turn):
         first = start + (stop - start) * place // PLACES
         last = min(first + PLACE_RECORDS, stop)
-        found.append(rows_of(read_messages(consumer, topic, first, last)))
+        found[place] = rows_of(read_messages(consumer, topic, first, last))
         if time.monotonic() > until_s:
             break
-    return [row for rows in reversed(found) for row in rows]
+    rows = [row for place in sorted(found) for row in found[place]]
+    return Skimmed(rows, len(found))
+
+
+def _turn(place: int) -> int:
+    """Return when it is a place's turn: the halves first, then the quarters, ..."""
+    return int(f"{place:016b}"[::-1], 2)

@@ -17,7 +17,6 @@ from infra.kafka.identity import read_topic_identity
 from infra.kafka.peeking import make_peeker
 from infra.kafka.reading import offset_at_time, watermarks
 from infra.monitoring.dashboard.metric_rows import (
-    PLACES,
     read_messages,
     rows_of,
     skim,
@@ -45,6 +44,7 @@ class _Known:
     Attributes:
         tables: of what was read whole, from ``whole_from_s`` on.
         skimmed: of what is older, here and there.
+        places: in how many places.
         begin: where the log begins, or a day ago.
         oldest: the first offset that was read whole; -1: nothing was.
         next: the first that was not read yet.
@@ -54,6 +54,7 @@ class _Known:
 
     tables: Tables = field(default_factory=Tables)
     skimmed: Tables = field(default_factory=Tables)
+    places: int = 1
     whole_from_s: float = math.inf
     begin: int = 0
     oldest: int = -1
@@ -104,7 +105,7 @@ class MetricsLog:
             known, first_s = self._known, self._known.skimmed.oldest_s
             if known.is_complete or first_s is None:
                 return 0.0
-            return 2 * (known.whole_from_s - first_s) / PLACES
+            return 2 * (known.whole_from_s - first_s) / known.places
 
     def runs(self) -> list[str]:
         """Return the ids of the runs that are known, newest first."""
@@ -175,13 +176,14 @@ class MetricsLog:
             if not known.is_skimmed and not known.is_complete:
                 # A segment is deleted as a whole: the log may hold a week.
                 day_ago_ms = max(0, known.newest_ms - int(KEPT_S * 1000))
-                found = offset_at_time(consumer, self._topic, day_ago_ms, [0])
-                known.begin = max(known.begin, found[0])
+                first = offset_at_time(consumer, self._topic, day_ago_ms, [0])[0]
+                known.begin = max(known.begin, first)
         if not known.is_skimmed and known.oldest - known.begin > 2 * CHUNK_RECORDS:
             with closing(make_peeker(self._settings, "history-skim")) as consumer:
-                rows = skim(consumer, self._topic, known.begin, known.oldest)
+                found = skim(consumer, self._topic, known.begin, known.oldest)
             with self._lock:
-                known.skimmed.put(rows, before=False)
+                known.skimmed.put(found.rows, before=False)
+                known.places = found.places
         known.is_skimmed = True
 
     def _forget(self) -> None:

@@ -21,7 +21,8 @@ from infra.kafka.group_protocol import GroupDescription, Partition, Protocol
 Wanted = Callable[[str], bool] | Collection[str]
 """Which groups: by a condition on the id, or by their ids.
 
-A group that is named is in the report also where the brokers know nothing of it.
+A group that is named is in the report also where the brokers know nothing of it. What
+is wanted may change from one look to the next.
 """
 
 DESCRIBE_EACH_S = 3.0
@@ -85,7 +86,8 @@ class Groups:
 
     def __init__(self, wanted: Wanted) -> None:
         """Make one that watches the groups that are ``wanted``."""
-        self._wanted = wanted if callable(wanted) else frozenset(wanted)
+        self._wanted = wanted
+        self._named: frozenset[str] = frozenset()
         self._listed: dict[str, Listed] = {}
         self._described: dict[str, _Described] = {}
 
@@ -97,6 +99,8 @@ class Groups:
         Raises:
             KafkaUnavailable: no broker answers.
         """
+        if not callable(self._wanted):
+            self._named = frozenset(self._wanted)
         self._listed = self._list(admin, timeout_s)
         now_s = time.monotonic()
         describe: dict[str, Protocol] = {
@@ -138,23 +142,21 @@ class Groups:
         for group, before in self._listed.items():
             if self._is_wanted(group):
                 chosen.setdefault(group, replace(before, is_missing=True))
-        if not callable(self._wanted):
-            for group in self._wanted:
-                chosen.setdefault(group, Listed(is_missing=True))
+        for group in self._named:
+            chosen.setdefault(group, Listed(is_missing=True))
         return chosen
 
     def _forget_deleted(self, answers: dict[str, GroupAnswer]) -> None:
-        named = () if callable(self._wanted) else self._wanted
         for group, answer in list(answers.items()):
             if self._listed[group].is_missing and answer.committed == {}:
-                if group in named:
+                if group in self._named:
                     self._listed[group] = Listed(is_missing=True)
                 else:
                     del self._listed[group], answers[group]
 
     def _is_wanted(self, group: str) -> bool:
         wanted = self._wanted
-        return wanted(group) if callable(wanted) else group in wanted
+        return wanted(group) if callable(wanted) else group in self._named
 
     def _is_due(self, group: str, listed: Listed, now_s: float) -> bool:
         if listed.is_missing:

@@ -7,6 +7,8 @@ import { align, between, thin } from "./series.js";
 import { colour } from "./theme.js";
 
 const HEIGHT = 168;
+/** More of them, and they hide the line. */
+const MOST_DOTS = 60;
 const together = uPlot.sync("curves");
 
 export class Chart {
@@ -31,7 +33,7 @@ export class Chart {
     new ResizeObserver(() => this._fit()).observe(this._plot);
   }
 
-  /** Draw lines `{curve, label, colour, isDashed, hasDots}`; of `range`, or all of x. */
+  /** Draw lines `{curve, label, colour, isDashed, hasDots}`, as far as `range` of x goes. */
   draw(lines, axis, range) {
     this._lines = lines;
     this._axis = this.node.dataset.axis = axis;
@@ -43,16 +45,16 @@ export class Chart {
       this._say();
       return;
     }
-    const [least, most] = range ?? [-Infinity, Infinity];
+    const [least, most] = range;
     const width = Math.max(200, this._plot.clientWidth);
     const shown = lines.map(({ curve }) => thin(between(curve, least, most), width));
+    this._shown = shown;
     const data = align(shown);
     const key = JSON.stringify([axis, lines.map((each) => [each.label, each.colour])]);
     if (this._key !== key) this._make(key, data);
-    const limits = range ?? [data[0][0], data[0][data[0].length - 1]];
     this._u.batch(() => {
       this._u.setData(data, false);
-      this._u.setScale("x", wide(limits, axis));
+      this._u.setScale("x", wide(range, axis));
     });
     this._say();
   }
@@ -72,6 +74,7 @@ export class Chart {
       stroke: muted, font: "11px Inter, system-ui, sans-serif",
       grid: { stroke: colour("--grid"), width: 1 }, ticks: { show: false },
     };
+    const hasDots = (n) => this._lines[n].hasDots && this._shown[n].x.length <= MOST_DOTS;
     const options = {
       width: Math.max(200, this._plot.clientWidth), height: HEIGHT, padding: [8, 8, 0, 0],
       legend: { show: false },
@@ -87,7 +90,7 @@ export class Chart {
         { ...axis, ...X_AXES[this._axis], space: 58, size: 26 },
         { ...axis, space: 30, size: 44, values: briefs },
       ],
-      series: [{}, ...this._lines.map(stroke)],
+      series: [{}, ...this._lines.map((line) => stroke(line, hasDots))],
       hooks: {
         setCursor: [() => this._say()],
         setSelect: [(u) => this._select(u)],
@@ -170,11 +173,11 @@ const X_AXES = {
   steps: { values: briefs },
 };
 
-function stroke({ colour: number, isDashed, hasDots, label }) {
+function stroke({ colour: number, isDashed, label }, hasDots) {
   const drawn = colour(`--curve-${number}`);
   return {
     label, stroke: drawn, width: 1.3, dash: isDashed ? [5, 4] : undefined,
-    points: { show: hasDots, size: 5, fill: drawn, stroke: drawn },
+    points: { show: (_, n) => hasDots(n - 1), size: 5, fill: drawn, stroke: drawn },
   };
 }
 

@@ -59,8 +59,18 @@ export class Curves {
   _soon(chart) {
     if (!this._drawing || document.hidden) return;
     soon(chart.of.key, () => {
-      const { names, histories, axis } = this._drawing;
-      chart.draw(lines(chart.of, names, histories, axis), axis, this._range);
+      const pasts = this._pasts();
+      const range = this._range ?? reach(pasts);
+      chart.draw(lines(chart.of, pasts), this._drawing.axis, range);
+    });
+  }
+
+  _pasts() {
+    const { names, histories, axis } = this._drawing;
+    return names.map((name) => {
+      const { t, series, startS } = histories.of(name);
+      const x = t.length ? onAxis(axis, t, series.env_steps, startS) : [];
+      return { name, x, series, isSparse: axis === "steps" };
     });
   }
 
@@ -71,17 +81,22 @@ export class Curves {
   }
 }
 
-function lines({ series }, names, histories, axis) {
-  return names.flatMap((name, number) => {
-    const past = histories.of(name);
-    const x = past.t.length ? onAxis(axis, past.t, past.series.env_steps) : [];
-    return series.map(([key, label], place) => ({
+// All charts have the same x, so that what happened together lies together.
+function reach(pasts) {
+  const ends = pasts.filter(({ x }) => x.length).map(({ x }) => [x[0], x[x.length - 1]]);
+  if (!ends.length) return [0, 1];
+  return [Math.min(...ends.map(([least]) => least)), Math.max(...ends.map(([, most]) => most))];
+}
+
+function lines({ series }, pasts) {
+  const isAlone = pasts.length === 1;
+  return pasts.flatMap(({ name, x, series: past, isSparse }, number) =>
+    series.map(([key, label], place) => ({
       // Alone, an experiment's series have colours of their own.
-      colour: names.length > 1 ? number : place,
-      isDashed: names.length > 1 && place > 0,
-      label: [names.length > 1 ? name : "", label].filter(Boolean).join(" "),
-      curve: compact(x, past.series[key] ?? [], SPARSE.has(key) || axis === "steps"),
+      colour: isAlone ? place : number,
+      isDashed: !isAlone && place > 0,
+      label: [isAlone ? "" : name, label].filter(Boolean).join(" "),
+      curve: compact(x, past[key] ?? [], SPARSE.has(key) || isSparse),
       hasDots: SPARSE.has(key),
-    }));
-  });
+    })));
 }

@@ -30,7 +30,7 @@ export function rate(value, noun = "") {
 export function figure(value) {
   if (!isKnown(value)) return UNKNOWN;
   const size = Math.abs(value);
-  if (size !== 0 && size < 0.01) return value.toExponential(1).replace("e-", "e−");
+  if (size !== 0 && size < 0.001) return value.toExponential(1).replace("e-", "e−");
   if (size < 10) return three.format(value);
   return (size < 1000 ? one : whole).format(value);
 }

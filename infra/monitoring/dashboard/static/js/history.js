@@ -2,6 +2,7 @@
 // from the snapshots.
 
 import { groupOf } from "./model.js";
+import { startOf } from "./series.js";
 import { ask } from "./stream.js";
 
 const POINTS = 2000;
@@ -51,9 +52,9 @@ export class Histories {
     }
   }
 
-  /** Return `{t, series}` of an experiment. */
+  /** Return `{t, series, startS}` of an experiment. */
   of(name) {
-    return this._known.get(name)?.all ?? { t: [], series: {} };
+    return this._known.get(name)?.all ?? { t: [], series: {}, startS: null };
   }
 }
 
@@ -123,7 +124,8 @@ class Past {
       const before = this._told.series[name] ?? empty;
       series[name] = [...before, ...this._since.map((each) => each[name] ?? null)];
     }
-    return (this._all = { t, series });
+    const runId = this._runId ?? this._told.run_id;
+    return (this._all = { t, series, startS: startOf(runId) });
   }
 }
 

@@ -138,8 +138,6 @@ function learning(view) {
 /** Return the figures below the picture: `[label, text, field]`. */
 export function figures(view) {
   const { experience: e } = view;
-  const { mean, p95, max } = e.policy_lag_versions;
-  const lag = e.policy_lag_s;
   return [
     ["env steps", count(view.env_steps), "env_steps"],
     ["env steps a second", rate(view.env_steps_per_s), "env_steps_per_s"],
@@ -150,16 +148,17 @@ export function figures(view) {
     ["policy version", view.policy_version < 0 ? UNKNOWN : count(view.policy_version), "policy_version"],
     ["samples per insert", figure(e.samples_per_insert), "samples_per_insert"],
     ["learner waits", share(e.wait_ratio), "wait_ratio"],
-    ["age of data: p50, p95", several(seconds, e.data_age_s.p50, e.data_age_s.p95), "data_age_s"],
-    ["policy lag, versions: mean, p95, max", several(figure, mean, p95, max), "policy_lag_versions"],
-    ["policy lag, time: mean, p95, max", several(seconds, lag.mean, lag.p95, lag.max), "policy_lag_s"],
+    ["age of data", spread(seconds, e.data_age_s), "data_age_s"],
+    ["policy lag, versions", spread(figure, e.policy_lag_versions), "policy_lag_versions"],
+    ["policy lag, time", spread(seconds, e.policy_lag_s), "policy_lag_s"],
   ];
 }
 
-function several(format, ...values) {
-  return values.every((value) => value === undefined)
-    ? UNKNOWN
-    : values.map((value) => format(value)).join(" · ");
+// A mean or a median first, then by name what is further out.
+function spread(format, { mean, p50, ...more }) {
+  const parts = ["p95", "max"].filter((name) => more[name] !== undefined);
+  const rest = parts.map((name) => `${name} ${format(more[name])}`);
+  return [format(mean ?? p50), ...rest].join(" · ");
 }
 
 /** Return one sentence on everything, and how bad it is. */

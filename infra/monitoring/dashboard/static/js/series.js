@@ -89,12 +89,20 @@ function chosen(y, from, to) {
   return [...found].sort((a, b) => a - b);
 }
 
+/** Return when a run began, by its id: seconds since the epoch, or null. */
+export function startOf(runId) {
+  const found = /^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)-/.exec(runId ?? "");
+  if (!found) return null;
+  const [year, month, ...rest] = found.slice(1).map(Number);
+  return Date.UTC(year, month - 1, ...rest) / 1000;
+}
+
 /**
- * Return the x of each point of time on another axis: `time`, `age` (seconds since the
- * first) or `steps` (of environments, as far as they were at that time).
+ * Return the x of each point of time on another axis: `time`, `age` (seconds since
+ * `startS`, or else since the first) or `steps` (of environments, as far as they were).
  */
-export function onAxis(axis, times, steps) {
-  if (axis === "age") return times.map((at) => at - times[0]);
+export function onAxis(axis, times, steps, startS = null) {
+  if (axis === "age") return times.map((at) => at - (startS ?? times[0]));
   if (axis !== "steps") return times;
   let most = 0;
   // Steps never go back, though a learner that goes on from a checkpoint does.
