@@ -9,6 +9,7 @@ import time
 import numpy as np
 from playwright.sync_api import sync_playwright
 
+from infra.monitoring.dashboard.access import LOCAL
 from infra.monitoring.dashboard.app import create_app
 from infra.monitoring.dashboard.curves import known, thin
 from infra.monitoring.dashboard.server import DashboardServer, bind, url_of
@@ -28,7 +29,7 @@ from infra.monitoring.snapshot import (
 from tests.browsers import launch
 
 # The machine may be busy with other tests.
-TIMEOUT_MS = 8_000
+TIMEOUT_MS = 60_000
 HOSTILE = "<img src=x onerror=\"window.harmed='yes'\"><script>window.harmed=1</script>"
 
 
@@ -95,10 +96,10 @@ class Past:
 
 
 @contextlib.contextmanager
-def served(source, past, port=0):
+def served(source, past, port=0, access=LOCAL):
     """The dashboard, on a port of its own unless one is named; yields its address."""
     listening = bind("127.0.0.1", port)
-    server = DashboardServer(create_app(source, past))
+    server = DashboardServer(create_app(source, past, access=access))
 
     def serve():
         asyncio.run(server.serve(sockets=[listening]))

@@ -9,6 +9,7 @@ import time
 import pytest
 from playwright.sync_api import expect
 
+from infra.monitoring.dashboard.access import access_for
 from infra.monitoring.lag.model import Verdict
 from infra.monitoring.role_views import Told
 from tests.integration.dashboard_page_rig import (
@@ -395,6 +396,23 @@ def test_a_lost_connection_is_told_and_mended(chromium, source, past):
         assert page.evaluate("window.stays") is True
 
 
+def test_with_a_token_the_page_is_behind_a_form(chromium, source, past):
+    access = access_for("127.0.0.1", "a-token-of-some-length", ())
+    with served(source, past, access=access) as url:
+        page = chromium.new_page()
+        page.set_default_timeout(TIMEOUT_MS)
+        page.goto(url)
+        for token in ("wrong", "a-token-of-some-length"):
+            page.get_by_label("Token").fill(token)
+            page.get_by_role("button", name="Sign in").click()
+        expect(page.locator("#connection")).to_have_text("live")
+        expect(page.locator("#name")).to_have_text(EXPERIMENT)
+        # Who is signed out meanwhile comes to the form again.
+        page.context.clear_cookies()
+        page.goto(url)
+        expect(page.get_by_label("Token")).to_be_visible()
+
+
 def test_old_figures_and_problems_are_told(visit, source):
     page = visit()
     expect(page.locator("#connection")).to_contain_text("nothing new for")
@@ -489,7 +507,8 @@ def test_24_hours_of_points_stay_smooth(visit, source, past):
 
     def spent_s():
         found = inside.send("Performance.getMetrics")["metrics"]
-        return {each["name"]: each["value"] for each in found}["TaskDuration"]
+        kinds = ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration")
+        return sum(each["value"] for each in found if each["name"] in kinds)
 
     before_s = spent_s()
     page.evaluate("""() => {
@@ -525,7 +544,7 @@ def test_24_hours_of_points_stay_smooth(visit, source, past):
     )
     assert len(drawing) > 60
     # While the cursor moves all the time, and a snapshot comes each second.
-    assert share < 0.5
+    assert share < 0.3
     # Quiet, it takes 2 ms and 17 ms; a busy machine takes a multiple of that.
     assert percentile(drawing, 50) < 30
     assert percentile(frames, 50) < 250

@@ -42,7 +42,7 @@ export class Chart {
     if (isEmpty) {
       this.forget();
       this._plot.append(this._nothing);
-      this._say();
+      this._name();
       return;
     }
     const [least, most] = range;
@@ -56,7 +56,7 @@ export class Chart {
       this._u.setData(data, false);
       this._u.setScale("x", wide(range, axis));
     });
-    this._say();
+    this._name();
   }
 
   /** Drop the chart; it is made anew, with the colours of then. */
@@ -116,26 +116,38 @@ export class Chart {
     this._zoomed(range);
   }
 
-  // What the cursor points at, else what is newest.
-  _say() {
-    const { format, title } = this.of;
-    const at = this._u?.cursor.idx ?? null;
-    const found = this._lines.map((line, n) => ({
-      ...line, value: at === null ? newest(line.curve) : near(this._u.data[n + 1], at),
-    }));
-    setText(this._at, at === null ? "" : this._where(this._u.data[0][at]));
-    keyed(this._legend, found.filter((each) => each.curve.y.length), {
+  // A legend for each line that has points; `_say` fills in the figures.
+  _name() {
+    keyed(this._legend, this._lines.filter((each) => each.curve.y.length), {
       key: (each) => each.label,
       make: () => el("li", {}, el("i"), el("span"), el("b")),
       update: (node, each) => {
         node.dataset.colour = each.colour;
         node.dataset.dashed = each.isDashed;
         setText(node.children[1], each.label);
-        setText(node.children[2], format(each.value));
+        each.figure = node.children[2];
       },
     });
-    const said = found.map((each) => `${each.label} ${format(each.value)}`.trim());
-    this._plot.setAttribute("aria-label", [title, this._at.textContent, ...said].filter(Boolean).join(", "));
+    this._say();
+    this._describe();
+  }
+
+  // What the cursor points at, else what is newest; at each move of the mouse.
+  _say() {
+    const at = this._u?.cursor.idx ?? null;
+    setText(this._at, at === null ? "" : this._where(this._u.data[0][at]));
+    this._lines.forEach(({ curve, figure }, n) => {
+      const value = at === null ? newest(curve) : near(this._u.data[n + 1], at);
+      if (figure) setText(figure, this.of.format(value));
+    });
+  }
+
+  // The same for who does not see it.
+  _describe() {
+    const figures = this._lines.filter((each) => each.figure);
+    const said = figures.map(({ label, figure }) => `${label} ${figure.textContent}`.trim());
+    const parts = [this.of.title, this._at.textContent, ...said];
+    this._plot.setAttribute("aria-label", parts.filter(Boolean).join(", "));
   }
 
   _where(x) {
@@ -156,6 +168,7 @@ export class Chart {
       const x = u.data[0][Math.min(last, Math.max(0, to))];
       u.setCursor({ left: u.valToPos(x, "x"), top: u.bbox.height / 4 });
     }
+    this._describe();
     event.preventDefault();
   }
 }

@@ -7,6 +7,9 @@ const one = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 const three = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const two = new Intl.NumberFormat("en", { maximumFractionDigits: 2 });
 
+const timeOf = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
+const dateOf = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+
 // A hyphen is no minus.
 for (const format of [whole, one, two, three]) {
   const plain = format.format;
@@ -71,15 +74,14 @@ export function many(number, noun, plural = `${noun}s`) {
 /** A time of the day, with the date where it is not today's. */
 export function clock(atS) {
   const at = new Date(atS * 1000);
-  const today = at.toDateString() === new Date().toDateString();
-  const time = at.toLocaleTimeString("en-GB");
-  return today ? time : `${at.toLocaleDateString("en-GB")} ${time}`;
+  const isToday = at.toDateString() === new Date().toDateString();
+  return isToday ? timeOf.format(at) : `${dateOf.format(at)} ${timeOf.format(at)}`;
 }
 
 /** A time on an axis whose marks are `step` seconds apart. */
 export function moment(atS, step) {
   const at = new Date(atS * 1000);
-  if (step >= 86_400) return at.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
-  const time = at.toLocaleTimeString("en-GB");
+  if (step >= 86_400) return dateOf.format(at);
+  const time = timeOf.format(at);
   return step < 60 ? time : time.slice(0, 5);
 }

@@ -9,6 +9,7 @@ export const ORDER = [
 const SEVERITY = { OK: 0, EMPTY: 0, NO_COMMIT: 1, WARN: 1 };
 const LEVELS = ["ok", "warn", "bad"];
 const BAD_STATES = ["degraded", "failed", "refused"];
+const MOST_WAIT = 0.5;
 const OF_AGE = ["policy-lag", "policy-age"];
 /** Of a role that publishes every second. */
 export const SILENT_S = 10;
@@ -105,9 +106,9 @@ function fresh(view) {
   const parts = [];
   if (lag.mean !== undefined) parts.push(`${figure(lag.mean)} versions behind`);
   if (wait !== null) parts.push(`learner waits ${share(wait)}`);
-  return {
-    title, level: "ok", answer: `${seconds(age.p50)} old`, evidence: parts.join(", "),
-  };
+  // Who mostly waits learns little, however fresh it is.
+  const found = wait > MOST_WAIT ? "warn" : "ok";
+  return { title, level: found, answer: `${seconds(age.p50)} old`, evidence: parts.join(", ") };
 }
 
 function lossless(view) {

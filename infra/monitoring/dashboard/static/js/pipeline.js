@@ -21,7 +21,9 @@ export class Pipeline {
   /** Show an experiment. */
   show(snapshot, view) {
     this._parts = describe(snapshot, view);
-    this._fit();
+    if (!this._width) this._fit();
+    // Its section was hidden until now, and has no width yet.
+    if (!this._width) return;
     for (const name of PARTS) write(this._nodes[name], this._parts[name]);
     for (const { from, node } of this._flows) {
       setAttribute(node, "class", this._parts[from].flows ? "flow flows" : "flow");
@@ -55,7 +57,7 @@ export class Pipeline {
 
   _make(box, part) {
     // A pipe's ends are round: what it says begins further in.
-    const room = part.isTopic ? END : 0;
+    const room = part.isTopic ? END + 5 : 0;
     const { y, height } = box;
     const [x, width] = [box.x + room, box.width - 2 * room];
     const shape = part.isTopic ? pipe(box) : svg("rect", { ...rounded(box), class: "shape" });
