@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 
 from infra.monitoring.dashboard.access import COOKIE, access_for
 from infra.monitoring.dashboard.app import create_app
-from tests.integration.dashboard_page_rig import browser
+from tests.integration.dashboard_page.rig import browser
 from tests.unit.dashboard_server import FakePast, FakeSource, serving
 from tests.unit.test_dashboard_server import snapshot
 

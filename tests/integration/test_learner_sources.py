@@ -66,7 +66,8 @@ def trained_on(rig, *others):
 def test_kills_lose_nothing_and_count_nothing_twice_of_either_source(rigs):
     past = rigs()
     # Two rows of the past to one live: as fast as they are sampled.
-    replay = {"capacity": 65_536, "minSize": 128}
+    # Room for all of it, however slow the machine is.
+    replay = {"capacity": 262_144, "minSize": 128}
     live = rigs((past, 2), weight=1, replay=replay)
     streams = [(past, "w0", past.start_worker()), (live, "w0", live.start_worker())]
     streams.append((past, "w1", past.start_worker(1)))

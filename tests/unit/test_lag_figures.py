@@ -59,7 +59,7 @@ def test_all_that_was_read_without_a_commit_is_unsaved() -> None:
 def test_a_topic_made_anew_shows_in_the_raw_lag_only() -> None:
     found = figures(look(0, 900, 5))
 
-    assert (found.lag, found.raw_lag) == (0, -895)
+    assert (found.lag, found.lag_env_steps, found.raw_lag) == (None, None, -895)
 
 
 def test_rates_and_the_time_to_catch_up() -> None:

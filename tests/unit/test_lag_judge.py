@@ -191,6 +191,18 @@ CASES = [
         5,
     ),
     Case("members are not known", [look(0, 5, 9, members=None)], "OK", 13),
+    Case(
+        "a role that is in no group tells nothing any more",
+        [look(t, 0, 100, position=7, told_s=0, members=None) for t in range(12)],
+        "STOPPED",
+        5,
+    ),
+    Case(
+        "likewise, for so long that its position is forgotten",
+        [look(t, 0, 100, position=7, told_s=0, members=None) for t in range(90)],
+        "STOPPED",
+        5,
+    ),
     # 6: does not move.
     Case("by commits, for 30 s", steady(30, 5), "STALLED", 6),
     Case("by commits, not yet for 30 s", steady(29, 5), "OK", 13),

@@ -44,7 +44,8 @@ def samples(draw: st.DrawFn) -> list[Sample]:
 
 @given(samples())
 def test_whatever_is_told_has_figures_that_can_be(looks: list[Sample]) -> None:
-    found = assess(PLACE, Window(*looks), rows_per_record=2.5)
+    window = Window(*looks)
+    found = assess(PLACE, window, rows_per_record=2.5)
 
     figures = (
         found.lag,
@@ -63,7 +64,9 @@ def test_whatever_is_told_has_figures_that_can_be(looks: list[Sample]) -> None:
     assert 1 <= found.verdict.rule <= 13
     assert found.verdict.state in SEVERITY
     assert found.verdict.reason
-    assert (found.lag is None) == (found.current is None)
+    assert window.newest is not None
+    is_of_it = found.current is not None and found.current <= window.newest.end
+    assert (found.lag is not None) == is_of_it
 
 
 @given(samples())

@@ -103,7 +103,7 @@ def test_an_outage_is_no_time_that_nothing_moved() -> None:
         (4, 9, {"markers": 9}, 0),
         (4, 9, {"position": 7}, 2),
         (8, 9, {"position": 7}, 1),
-        (20, 9, {}, 0),
+        (20, 9, {}, None),
         (4, 9, {"begin": 6}, 3),
         (4, 9, {"stable_end": 6}, 2),
     ],

@@ -155,7 +155,9 @@ def _stopped(case: _Case) -> str:
         return ""
     if case.still_s < min(_still_limit_s(case), case.window.span_s):
         return ""
-    who = "the group has no members"
+    who = (
+        "nobody is there" if case.newest.members is None else "the group has no members"
+    )
     if (told := case.newest.standing) is not None:
         who += f", and its role told nothing for {case.newest.at_s - told.at_s:.0f} s"
     return f"{who}: {_wait(case.lag)}"
@@ -272,10 +274,13 @@ def _still_limit_s(case: _Case) -> float:
 def _somebody_is_there(case: _Case) -> bool:
     """A role of ours may read without being a member: then what it tells shows it."""
     newest = case.newest
-    if newest.members != 0:
-        return True
     told = newest.standing
-    return told is not None and newest.at_s - told.at_s <= case.rules.silent_after_s
+    if told is not None and newest.at_s - told.at_s <= case.rules.silent_after_s:
+        return True
+    if newest.members is None:
+        # Nothing is known of a reader that never told anything.
+        return not case.window.has_told
+    return newest.members > 0
 
 
 def _waits(case: _Case) -> bool:

@@ -6,12 +6,13 @@ from infra.monitoring.lag.model import Sample
 
 
 def lag_of(sample: Sample) -> int | None:
-    """Return how many records wait to be handled; None where it has no offset.
+    """Return how many records wait to be handled; None where that has no meaning.
 
+    That is so where there is no offset, or one of another log, beyond this one's end.
     Marks of transactions are left out, as far as they were counted; so is what has
     expired. Never negative.
     """
-    if sample.next is None:
+    if sample.next is None or sample.next > sample.end:
         return None
     end = sample.stable_end
     blank_to = sample.next + (sample.markers or 0)

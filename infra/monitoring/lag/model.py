@@ -130,7 +130,8 @@ class PartitionLag:
         open_records: beyond it, in transactions that are not over.
         held: handled, and deliberately not acknowledged yet.
         unsaved: read and not committed yet, the held ones included.
-        lag: records from ``current`` to ``end``, marks of transactions left out.
+        lag: records from ``current`` to ``end``, marks of transactions left out; also
+            not known where ``current`` is of another log.
         raw_lag: ``end`` less the committed offset as the broker tells it: may be
             negative after a topic was made anew, and counts marks.
         lag_env_steps: the same lag in steps of environments.

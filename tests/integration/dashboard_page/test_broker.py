@@ -17,13 +17,12 @@ from schemas.codec import encode
 from schemas.records import EpisodesFinished, MetricsPoint, SourceRef, StreamEnd
 from schemas.tensors import pack
 from schemas.topics import EVENTS, METRICS, TRAJECTORIES, topic_name
-from tests.integration.dashboard_page_rig import HOSTILE, TIMEOUT_MS, browser
+from tests.integration.dashboard_page.rig import HOSTILE, browser
 from tests.integration.dashboard_rig import running_dashboard
 from tests.unit.envs.graphs import RUN_ID
 from tests.unit.envs.trial import Trial
 
 pytestmark = pytest.mark.kafka
-expect.set_options(timeout=TIMEOUT_MS)
 
 
 @pytest.fixture

@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import dataclasses
+import random
 import threading
 import time
 
 import numpy as np
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from infra.monitoring.dashboard.access import LOCAL
 from infra.monitoring.dashboard.app import create_app
@@ -20,6 +21,7 @@ from infra.monitoring.lag.model import (
     Place,
     Verdict,
 )
+from infra.monitoring.role_views import Told
 from infra.monitoring.snapshot import (
     Experience,
     ExperimentView,
@@ -28,9 +30,13 @@ from infra.monitoring.snapshot import (
 )
 from tests.browsers import launch
 
+EXPERIMENT = "cartpole-dqn"
+STALLED = Verdict("STALLED", 4, "position 88 has not moved for 11 s, 12 records wait")
+ALERT = Told("alert-on", "processor", 0, f"stalled: {STALLED.reason}", 9_000, "alert")
 # The machine may be busy with other tests.
 TIMEOUT_MS = 60_000
 HOSTILE = "<img src=x onerror=\"window.harmed='yes'\"><script>window.harmed=1</script>"
+expect.set_options(timeout=TIMEOUT_MS)
 
 
 @contextlib.contextmanager
@@ -181,3 +187,47 @@ def moment(*views, groups=None, at_s=None, problem=""):
     if groups is None:
         groups = tuple(each for view in views for each in groups_of(view.experiment))
     return Snapshot(at_s, LagReport(at_s, groups), views, problem)
+
+
+def field(page, name, within="#chosen"):
+    return page.locator(f"{within} [data-field={name}]").first
+
+
+def curves(hours=1.0, step_s=2.0, seed=0):
+    """A past of some hours, in which every series moves."""
+    rng, count = random.Random(seed), int(hours * 3600 / step_s)
+    end_s = time.time()
+    t = [end_s - (count - n) * step_s for n in range(count)]
+    names = (
+        "return", "env_steps_per_s", "updates_per_s", "loss", "policy_lag_versions",
+        "data_age_s", "lag_trajectories", "lag_replay", "lag_s_trajectories",
+        "lag_s_replay",
+    )  # fmt: skip
+    series = {name: [rng.gauss(50, 5) for _ in t] for name in names}
+    series["env_steps"] = [100.0 * n for n in range(count)]
+    series["eval_return"] = [100.0 if n % 60 == 0 else None for n in range(count)]
+    return t, series
+
+
+def expect_drawn(page, name):
+    """Wait until many pixels of a chart have the colour of its first curve."""
+    page.wait_for_function(
+        """(name) => {
+          const canvas = document.querySelector(`[data-chart=${name}] canvas`);
+          if (!canvas) return false;
+          const probe = document.body.appendChild(document.createElement("i"));
+          probe.style.color = "var(--curve-0)";
+          const [r, g, b] = getComputedStyle(probe).color.match(/\\d+/g).map(Number);
+          probe.remove();
+          const { width, height } = canvas;
+          const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+          let found = 0;
+          for (let n = 0; n < data.length; n += 4) {
+            const far = Math.abs(data[n] - r) + Math.abs(data[n + 1] - g) +
+              Math.abs(data[n + 2] - b);
+            if (data[n + 3] > 128 && far < 24) found++;
+          }
+          return found > 300;
+        }""",
+        arg=name,
+    )
