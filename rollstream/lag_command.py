@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -112,13 +113,13 @@ def lag(
         from rollstream.lag_groups import choose
         from rollstream.machine import running
 
-        choice = choose(running(), experiment, regex)
-        if watch:
-            from rollstream.lag_watch import watch_lag
+        with closing(choose(running(), experiment, regex)) as choice:
+            if watch:
+                from rollstream.lag_watch import watch_lag
 
-            watch_lag(choice, form, by_partition=partitions, every_s=every)
-        else:
-            raise typer.Exit(_show_once(choice, form, by_partition=partitions))
+                watch_lag(choice, form, by_partition=partitions, every_s=every)
+            else:
+                raise typer.Exit(_show_once(choice, form, by_partition=partitions))
 
 
 def _show_once(choice: Choice, form: str, *, by_partition: bool) -> int:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from confluent_kafka import KafkaException
 
 from infra.control.experiments import read_experiment
+from infra.errors import RollstreamError, SettingsError
 from infra.kafka.clients import make_admin
+from infra.monitoring.at_rest import excused, why_at_rest
+from infra.monitoring.control_topics import ControlTopics
 from infra.monitoring.lag.collector import ANSWER_S, Wanted, read_lag
 from infra.monitoring.lag.groups import no_answer
 from infra.monitoring.lag.model import GroupLag, LagReport, Place, Standing
@@ -92,9 +96,34 @@ class Choice:
                 yield monitor
 
     def shown(self, report: LagReport) -> LagReport:
-        """Leave out the archiver that an experiment does not have."""
-        groups = (group for group in report.groups if not _is_absent(group))
+        """Leave out the archiver that an experiment does not have.
+
+        Groups that nobody has to read for any more are fine as they are.
+        """
+        control = self._followed()
+        groups = (each for each in report.groups if not _is_absent(each))
+        if control is not None:
+            groups = (_at_rest(each, control) for each in groups)
         return replace(report, groups=tuple(groups))
+
+    def close(self) -> None:
+        """Leave the brokers."""
+        with suppress(RollstreamError):
+            self._control.close()
+
+    @cached_property
+    def _control(self) -> ControlTopics:
+        return ControlTopics(self.settings)
+
+    def _followed(self) -> ControlTopics | None:
+        """Return what is wanted of experiments; None where nobody can tell."""
+        try:
+            self._control.poll()
+        except SettingsError:
+            return None
+        except (RollstreamError, KafkaException, TimeoutError):
+            pass  # what it knew holds on
+        return self._control
 
     @property
     def _named(self) -> set[str]:
@@ -139,3 +168,11 @@ def _is_absent(group: GroupLag) -> bool:
     is_ours = experiment_of(name) is not None and name.endswith(".archiver")
     is_known = group.members or any(p.committed is not None for p in group.partitions)
     return is_ours and not is_known
+
+
+def _at_rest(group: GroupLag, control: ControlTopics) -> GroupLag:
+    name = experiment_of(group.group)
+    published = control.experiments.get(name) if name else None
+    if name is None or published is None:
+        return group
+    return excused(group, why_at_rest(group.group, published, control.status(name)))

@@ -6,9 +6,11 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from infra.clock import now_ms
+from infra.control.desired import PublishedExperiment
 from infra.control.experiments import read_experiment
 from infra.control.statuses import WHOLE
 from infra.kafka.dead_letters import read_letters
+from infra.monitoring.at_rest import excused, why_at_rest
 from infra.monitoring.follow import READS, MetricsFollower
 from infra.monitoring.lag.collector import read_lag
 from infra.monitoring.lag.model import GroupLag
@@ -23,6 +25,7 @@ from infra.monitoring.role_views import (
 )
 from infra.monitoring.summary import Summary, summarise
 from infra.settings import Settings
+from schemas.records import RoleStatus
 from schemas.topics import group_name, topic_name
 
 NOTHING_SAID = "nothing was published of its state"
@@ -119,7 +122,7 @@ def read_status(settings: Settings, name: str) -> ExperimentStatus:
         agents=None if live is None else agents_of(live),
         live_agents=live_agents,
         pending=pending_of(published.experiment.spec, state, live),
-        groups=_groups(settings, name, follower),
+        groups=_groups(settings, published, whole.status if whole else None, follower),
         alerts=tuple(each for each in told if each.severity == "alert"),
         letters=len(letters),
         letters_put_back=sum(bool(letter.reinjected) for letter in letters),
@@ -127,8 +130,12 @@ def read_status(settings: Settings, name: str) -> ExperimentStatus:
 
 
 def _groups(
-    settings: Settings, name: str, told: MetricsFollower
+    settings: Settings,
+    published: PublishedExperiment,
+    status: RoleStatus | None,
+    told: MetricsFollower,
 ) -> tuple[GroupStatus, ...]:
+    name = published.experiment.name
     topics = {group_name(name, role): (role, topic) for role, topic in READS.items()}
     report = read_lag(
         settings,
@@ -139,6 +146,7 @@ def _groups(
     found = []
     for group, (role, topic) in topics.items():
         seen = report.group(group) or GroupLag(group, "", None, (), report.problem)
+        seen = excused(seen, why_at_rest(group, published, status))
         found.append(GroupStatus(role, topic_name(topic, name), seen))
     return tuple(found)
 
