@@ -62,6 +62,11 @@ def test_old_figures_and_problems_are_told(visit, source):
     source.put(dataclasses.replace(source.snapshot, lag=report, at_s=at_s))
     expect(page.locator("#connection")).to_have_text("live")
     expect(page.locator("#banner")).to_have_text(problem)
+    # Nothing is judged by what is from before.
+    expect(page.locator("html")).to_have_class("old")
+    expect(page.locator("#overall")).to_have_text("Not known now")
+    expect(page.locator(".part[data-level=ok], .part[data-level=bad]")).to_have_count(0)
+    expect(page.locator(".flow.flows")).to_have_count(0)
 
 
 def test_nothing_at_all_is_told_as_well(visit, source):

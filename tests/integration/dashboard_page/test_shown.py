@@ -4,6 +4,7 @@ import dataclasses
 
 from playwright.sync_api import expect
 
+from infra.monitoring.dashboard import lag_shown
 from infra.monitoring.lag.model import Verdict
 from infra.monitoring.role_views import Told
 from tests.integration.dashboard_page.rig import (
@@ -152,3 +153,17 @@ def test_hostile_texts_are_shown_and_do_nothing(visit, source, past):
     assert page.locator("body img").count() == 1  # the logo
     assert page.evaluate("window.harmed") is None
     assert not page.wrong
+
+
+def test_what_is_left_out_of_too_many_groups_is_told(visit, source, monkeypatch):
+    page = visit()
+    expect(page.locator("#groups-left-out")).to_be_hidden()
+    monkeypatch.setattr(lag_shown, "MAX_GROUPS", 3)
+    monkeypatch.setattr(lag_shown, "MAX_PARTITIONS", 4)
+    others = (group("one", partitions=5), group("fine", lag=0))
+    groups = (*groups_of(EXPERIMENT), *others)
+    source.show(moment(experiment(), groups=groups))
+    expect(page.locator("#groups-left-out")).to_have_text(
+        "Too many to show: 1 group and 4 partitions, those that do best, are left out."
+    )
+    expect(page.locator("#groups-count")).to_have_text("3")

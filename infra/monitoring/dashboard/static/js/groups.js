@@ -1,7 +1,7 @@
 // All consumer groups, also those of others: the worst first.
 
 import { el, setAttribute, setText, show } from "./dom.js";
-import { count, rate, seconds, share } from "./format.js";
+import { count, many, rate, seconds, share } from "./format.js";
 import { compareBadness, largest, level, sum } from "./model.js";
 import { Table } from "./table.js";
 
@@ -72,6 +72,7 @@ export class Groups {
       .sort(compareBadness);
     const shown = this._isAll ? wanted : wanted.slice(0, MOST);
     setText(at("groups-count"), snapshot.lag.groups.length || "");
+    showLeftOut(snapshot.lag.left_out);
     show(at("groups-more"), wanted.length > MOST);
     setText(at("groups-more"), this._isAll ? "Show fewer" : `Show all ${wanted.length}`);
     this._table.show(shown.map((group) => withSums(group, this._open.has(group.group))));
@@ -101,6 +102,13 @@ export class Groups {
     setText(button, group.group);
     setAttribute(button, "aria-expanded", group.isOpen);
   }
+}
+
+function showLeftOut({ groups, partitions: some }) {
+  const text = `Too many to show: ${many(groups, "group")} and ${many(some, "partition")}, `
+    + "those that do best, are left out.";
+  show(at("groups-left-out"), groups + some > 0);
+  setText(at("groups-left-out"), groups + some > 0 ? text : "");
 }
 
 function partitions(cell, group) {

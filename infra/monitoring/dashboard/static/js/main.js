@@ -8,7 +8,7 @@ import { seconds } from "./format.js";
 import { soon } from "./frames.js";
 import { Groups } from "./groups.js";
 import { Histories } from "./history.js";
-import { overall } from "./model.js";
+import { overall, problemOf } from "./model.js";
 import { Pipeline } from "./pipeline.js";
 import { Selection } from "./selection.js";
 import { Stream } from "./stream.js";
@@ -93,14 +93,14 @@ function showOverall() {
 }
 
 function tell({ state, ageS }) {
-  const problem = snapshot?.problem || snapshot?.lag.problem || "";
+  const problem = snapshot ? problemOf(snapshot) : "";
   const age = ageS === null ? "" : seconds(Math.round(ageS));
   const said = {
     connecting: "connecting", live: "live", late: `nothing new for ${age}`, lost: "connection lost",
   };
   setText(at("connection"), said[state]);
   setAttribute(at("connection"), "data-state", state);
-  const isOld = state === "late" || state === "lost";
+  const isOld = state === "late" || state === "lost" || problem !== "";
   document.documentElement.classList.toggle("old", isOld && snapshot !== null);
   const why = {
     lost: `The connection to the server is lost; it is tried again.${age && ` What is shown is ${age} old.`}`,

@@ -74,6 +74,11 @@ export function silence(snapshot, process) {
   return Math.max(0, snapshot.at_s - process.heard_at_s);
 }
 
+/** Return why something of a snapshot is old or missing; "" when nothing is. */
+export function problemOf(snapshot) {
+  return snapshot.problem || snapshot.lag.problem || "";
+}
+
 /** Return the four answers of the top row: `{title, level, answer, evidence}`. */
 export function glance(snapshot, view) {
   return [keepingUp(snapshot, view), fresh(view), lossless(view), learning(view)];
@@ -83,6 +88,9 @@ function keepingUp(snapshot, view) {
   const groups = groupsOf(snapshot, view.experiment).sort(compareBadness);
   const worst = groups[0];
   const found = { title: "Keeping up", level: level(worst?.verdict), evidence: "" };
+  if (problemOf(snapshot)) {
+    return { ...found, level: "", answer: UNKNOWN, evidence: "what is shown is from before" };
+  }
   if (!worst?.verdict) return { ...found, answer: UNKNOWN, evidence: "no group is known" };
   const role = worst.group.split(".").at(-1);
   if (found.level !== "ok") {
@@ -164,6 +172,8 @@ function spread(format, { mean, p50, ...more }) {
 
 /** Return one sentence on everything, and how bad it is. */
 export function overall(snapshot) {
+  // Figures from before show neither that all is well nor who is to blame.
+  if (problemOf(snapshot)) return ["Not known now", "warn"];
   const levels = snapshot.lag.groups.map((each) => level(each.verdict));
   const bad = levels.filter((each) => each === "bad").length;
   const warn = levels.filter((each) => each === "warn").length;

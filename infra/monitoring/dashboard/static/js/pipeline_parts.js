@@ -2,7 +2,7 @@
 
 import { count, figure, many, rate, seconds, share } from "./format.js";
 import {
-  groupOf, largest, level, processesOf, rateOf, silence, SILENT_S, sum,
+  groupOf, largest, level, problemOf, processesOf, rateOf, silence, SILENT_S, sum,
 } from "./model.js";
 
 /**
@@ -10,7 +10,7 @@ import {
  * out of a part, and of topics which share of the log lies behind the reader.
  */
 export function describe(snapshot, view) {
-  return {
+  const parts = {
     environments: environments(snapshot, view),
     trajectories: topic(snapshot, view, "trajectories", "processor"),
     processors: processors(snapshot, view),
@@ -18,6 +18,12 @@ export function describe(snapshot, view) {
     learner: learner(snapshot, view),
     policies: policies(view),
   };
+  if (!problemOf(snapshot)) return parts;
+  // Who is silent while the brokers are may be well, and what flowed may not flow now.
+  const unsure = { pill: "", level: "", reason: "", flows: false };
+  return Object.fromEntries(
+    Object.entries(parts).map(([name, part]) => [name, { ...part, ...unsure }]),
+  );
 }
 
 function environments(snapshot, view) {
