@@ -16,7 +16,7 @@ from infra.kafka.clients import make_admin
 from infra.monitoring.at_rest import excused, why_at_rest
 from infra.monitoring.control_topics import ControlTopics
 from infra.monitoring.lag.collector import ANSWER_S, Wanted, read_lag
-from infra.monitoring.lag.groups import no_answer
+from infra.monitoring.lag.groups import list_groups
 from infra.monitoring.lag.model import GroupLag, LagReport, Place, Standing
 from infra.monitoring.lag.monitor import LagMonitor
 from infra.monitoring.lag.own_groups import READS, experiment_of
@@ -130,9 +130,10 @@ class Choice:
         return set() if self.experiment is None else {self.experiment}
 
     def _experiments(self) -> set[str]:
-        return self._named or _experiments_of(
-            filter(self._matches, _all_groups(self.settings))
-        )
+        if self._named:
+            return self._named
+        listed = list_groups(make_admin(self.settings), ANSWER_S)
+        return _experiments_of(filter(self._matches, listed))
 
     def _matches(self, group: str) -> bool:
         return re.search(self.regex or "", group) is not None
@@ -148,15 +149,6 @@ def choose(settings: Settings, experiment: str | None, regex: str | None) -> Cho
     if experiment is not None:
         read_experiment(settings, experiment)
     return Choice(settings, experiment, regex)
-
-
-def _all_groups(settings: Settings) -> list[str]:
-    admin = make_admin(settings)
-    try:
-        asked = admin.list_consumer_groups(request_timeout=ANSWER_S)
-        return [each.group_id for each in asked.result(2 * ANSWER_S).valid]
-    except (KafkaException, TimeoutError) as exc:
-        raise no_answer(exc) from exc
 
 
 def _experiments_of(groups: Iterable[str]) -> set[str]:

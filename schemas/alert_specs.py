@@ -35,7 +35,12 @@ class AlertsSpec(Part):
         60.0,
         ge=0,
         le=_DAY_S,
-        description="Seconds for which a group falls behind.",
+        description="Seconds for which the lag of a group grows.",
+    )
+    near_expiry: bool = Field(
+        True,
+        description="Whether to tell of a group that has handled so little of its log "
+        "that the next to expire is what it has not read.",
     )
     lag_s: float | None = Field(
         60.0,

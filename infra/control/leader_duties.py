@@ -176,7 +176,9 @@ class Duties:
             published, facts.live
         )
         if published is not None and self._alerting is not None:
-            if not is_judged or self._endings.is_over(published):
+            is_stopped = published.experiment.spec.state == "stopped"
+            # One that is not judged yet, under a new leader, is not over.
+            if is_stopped or self._endings.is_over(published):
                 # Its roles end, and nobody is to be told that they do nothing.
                 self._alerting.over(published, "the experiment has ended")
         self._publish(name, published, facts)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from typing import get_args
+
+from pydantic import SecretStr
 
 from infra.control.role import PARENT_PID
 from infra.settings import Settings
@@ -17,14 +20,19 @@ _VARIABLES = {
     "ORT_DISABLE_TELEMETRY": "1",
 }
 
-# Roles import modules of others, and post no alerts.
-_WITHHELD = ("ROLLSTREAM_ALERT_WEBHOOK",)
+# Roles import modules of others: of all secrets they get the one that they need, which
+# opens the brokers to them.
+_WITHHELD = frozenset(
+    str(field.validation_alias).upper()
+    for name, field in Settings.model_fields.items()
+    if SecretStr in get_args(field.annotation) and name != "sasl_password"
+)
 
 
 def role_environment(settings: Settings) -> dict[str, str]:
     """Return the environment variables of the role processes of this one."""
     return {
-        **{k: v for k, v in os.environ.items() if k not in _WITHHELD},
+        **{k: v for k, v in os.environ.items() if k.upper() not in _WITHHELD},
         **_VARIABLES,
         "KAFKA_BOOTSTRAP_SERVERS": settings.bootstrap_servers or "",
         "ROLLSTREAM_ZOOKEEPER": settings.zookeeper or "",

@@ -6,7 +6,8 @@ aiokafka has most of the protocol: not the description of a group of the new pro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -34,7 +35,11 @@ Partition = tuple[str, int]
 Protocol = Literal["classic", "consumer"]
 """How the members of a group agree: by themselves, or by the broker (KIP-848)."""
 
+_Held = tuple[str, list[Partition] | None]
+"""A member, and what it holds; None: nobody can read that."""
+
 _TEXT = CompactString("utf-8")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 class _Uuid(Bytes):  # type: ignore[misc]
@@ -146,34 +151,64 @@ class GroupDescription:
         state: as the broker names it.
         members: how many.
         owners: ``client@host`` of the member that holds each partition.
+        problem: why the owners of some partitions are not known; "" when all are.
     """
 
     state: str
     members: int
     owners: Mapping[Partition, str]
+    problem: str = ""
 
 
 def description_of(protocol: Protocol, answer: Any) -> GroupDescription:
-    """Return what one group of an answer says."""
+    """Return what one group of an answer says.
+
+    What is assigned to a member of a classic group is whatever its clients made of it:
+    that of one group must not keep those of others from being told.
+    """
     if protocol == "consumer":
         _, _, _, state, *_, members, _, _ = answer
-        owners = {
-            place: _owner(client, host)
-            for *_, client, host, _, _, assignment, _, _ in members
-            for place in _partitions(assignment[0])
-        }
-        return GroupDescription(state, len(members), owners)
+        return _described(
+            state,
+            [
+                (_owner(client, host), _partitions(assignment[0]))
+                for *_, client, host, _, _, assignment, _, _ in members
+            ],
+        )
     _, _, state, protocol_type, _, members = answer
-    owners = {}
+    held: list[_Held] = []
     for _, client, host, _, assignment in members:
         # Of other protocol types (Connect's workers) it has another form; while a
         # group comes together there is none.
-        if protocol_type == "consumer" and assignment:
-            decoded = ConsumerProtocolMemberAssignment.decode(assignment)
-            for topic, numbers in decoded.assignment or ():
-                for number in numbers or ():
-                    owners[topic, number] = _owner(client, host)
-    return GroupDescription(state, len(members), owners)
+        is_ours = protocol_type == "consumer" and assignment
+        partitions = _decoded(assignment) if is_ours else []
+        held.append((_owner(client, host), partitions))
+    return _described(state, held)
+
+
+def _described(state: str, held: Sequence[_Held]) -> GroupDescription:
+    owners, odd = {}, []
+    for owner, partitions in held:
+        for topic, number in partitions or ():
+            if _exists(topic, number):
+                owners[topic, number] = owner
+        if partitions is None or not all(_exists(*each) for each in partitions):
+            odd.append(owner)
+    problem = f"what is assigned to {odd[0]} makes no sense" if odd else ""
+    return GroupDescription(state, len(held), owners, problem)
+
+
+def _decoded(assignment: bytes) -> list[Partition] | None:
+    """Return the partitions of an assignment; None: it is none."""
+    try:
+        decoded = ConsumerProtocolMemberAssignment.decode(assignment)
+    except ValueError:
+        return None
+    return [
+        (topic, number)
+        for topic, numbers in decoded.assignment or ()
+        for number in numbers or ()
+    ]
 
 
 def _partitions(assigned: Any) -> list[Partition]:
@@ -184,5 +219,10 @@ def _partitions(assigned: Any) -> list[Partition]:
     ]
 
 
-def _owner(client: str, host: str) -> str:
-    return f"{client}@{host.removeprefix('/')}"
+def _exists(topic: str | None, number: int) -> bool:
+    """Whether there can be such a partition: who asks brokers for others is refused."""
+    return topic is not None and bool(_TOPIC.fullmatch(topic)) and number >= 0
+
+
+def _owner(client: str | None, host: str | None) -> str:
+    return f"{client or ''}@{(host or '').removeprefix('/')}"

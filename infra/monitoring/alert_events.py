@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime
 
+from confluent_kafka import KafkaException
+
 from infra.clock import now_ms
 from infra.control.desired import PublishedExperiment, one_line
-from infra.errors import RollstreamError
-from infra.kafka.clients import Traffic, make_producer
+from infra.errors import DeliveryError, KafkaUnavailable, RollstreamError, TopicError
+from infra.kafka.clients import Traffic, make_admin, make_producer
 from infra.kafka.delivery import Sender
+from infra.kafka.identity import read_topic_identity
 from infra.monitoring.alert_states import Alert, Edge, alerts_of
 from infra.monitoring.alerts_on import AlertsOn
 from infra.monitoring.event_kinds import EventKind, Severity
@@ -34,12 +37,26 @@ def read_alerts(
     """Return the alerts of a run that are on by its events.
 
     Raises:
+        TopicError: the experiment has no such topic; said at once, for whoever reads
+            those of many has no time to wait for one that was never made.
         RollstreamError: they cannot be read.
     """
+    _check_that_they_exist(settings, topic_name(EVENTS, experiment))
     fold = AlertsOn(run_id)
     for logged in EventLog(settings, experiment).read():
         fold.add(logged.event, logged.at_ms)
     return alerts_of(fold.on(now / 1000), now)
+
+
+def _check_that_they_exist(settings: Settings, topic: str) -> None:
+    try:
+        found = read_topic_identity(make_admin(settings, "alerts"), topic)
+    except (KafkaException, TimeoutError) as exc:
+        raise KafkaUnavailable(
+            f"topic {topic}: the brokers do not answer", "check that they are well"
+        ) from exc
+    if found is None:
+        raise TopicError(f"there is no topic {topic}")
 
 
 class AlertSender:
@@ -89,13 +106,20 @@ class AlertSender:
             produced_at_ms=now_ms(),
             values=values,
         )
-        topic = topic_name(METRICS, name)
-        self._connected().try_send(topic, encode(point), f"{ROLE}/0")
+        topic, sender = topic_name(METRICS, name), self._connected()
+        try:
+            is_queued = sender.try_send(topic, encode(point), f"{ROLE}/0")
+            # Serves the reports: unserved ones fill the queue, and nothing more is
+            # taken from then on.
+            sender.poll()
+        except DeliveryError:
+            is_queued = False
+        if not is_queued:
+            self._let_go()
 
     def close(self) -> None:
         """Leave the brokers; what waits for the webhook is tried once more."""
-        if self._sender is not None:
-            self._sender.abandon()
+        self._let_go()
         if self._webhook is not None:
             self._webhook.close(_LAST_POST_S)
 
@@ -104,8 +128,17 @@ class AlertSender:
             timeout_s = 2 * _TAKEN_WITHIN_MS / 1000
             self._connected().send_and_wait(topic, value, key, timeout_s=timeout_s)
         except RollstreamError:
-            self._sender = None  # it would refuse everything from now on
+            self._let_go()
             raise
+
+    def _let_go(self) -> None:
+        """Leave a sender that would refuse everything from now on.
+
+        What it still has must not be delivered later: it is tried again by another.
+        """
+        sender, self._sender = self._sender, None
+        if sender is not None:
+            sender.abandon()
 
     def _connected(self) -> Sender:
         if self._sender is None:

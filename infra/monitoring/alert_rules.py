@@ -8,19 +8,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from infra.monitoring.lag.model import GroupLag, PartitionLag, State
+from infra.monitoring.ill_partitions import (
+    GROWING,
+    LOST_PLACE,
+    NEAR_EXPIRY,
+    STALLED,
+    Ill,
+)
+from infra.monitoring.lag.model import ORDER, SEVERITY, GroupLag, PartitionLag
 from schemas.alert_specs import AlertsSpec
 from schemas.experiment import Spec
 
 AlertName = Literal[
-    "stalled", "lost-place", "growing-lag", "late",
+    "stalled", "lost-place", "growing-lag", "near-expiry", "late",
     "nonfinite-loss", "lost-steps", "policy-lag", "policy-age",
 ]  # fmt: skip
 ALERT_NAMES: tuple[AlertName, ...] = get_args(AlertName)
-OF_GROUPS: tuple[AlertName, ...] = ("stalled", "lost-place", "growing-lag", "late")
+OF_GROUPS: tuple[AlertName, ...] = (
+    "stalled", "lost-place", "growing-lag", "near-expiry", "late",
+)  # fmt: skip
 GROUP_ROLES = ("processor", "learner", "archiver")
 """Whose groups are judged."""
 
@@ -84,14 +93,18 @@ def standings(look: Look) -> dict[AlertKey, Standing]:
 
     1. ``stalled``: a partition is STALLED or STOPPED.
     2. ``lost-place``: a partition is REWIND or LOST.
-    3. ``growing-lag``: a partition is WARN for long.
-    4. ``late``: the oldest record that a group has not handled is too old.
-    5. ``nonfinite-loss``: the learner left out updates within the last minute.
-    6. ``lost-steps``: more steps than may be are missing in the log.
-    7. ``policy-lag``: experience arrives that too old policies made.
-    8. ``policy-age``: what is learnt from was acted too long ago.
+    3. ``growing-lag``: the lag of a partition grows for long, late or not.
+    4. ``near-expiry``: what a group has not handled is about to expire, or what it
+       would read again after a crash has.
+    5. ``late``: the oldest record that a group has not handled is too old.
+    6. ``nonfinite-loss``: the learner left out updates within the last minute.
+    7. ``lost-steps``: more steps than may be are missing in the log.
+    8. ``policy-lag``: experience arrives that too old policies made.
+    9. ``policy-age``: what is learnt from was acted too long ago.
 
-    Rules 1 to 4 are about groups, and hold only while the experiment is to run.
+    Rules 1 to 5 are about groups, and hold only while the experiment is to run. Of a
+    partition the judge says one thing only: while another one is as bad, or worse, a
+    group is not well.
     """
     found = dict(_of_groups(look))
     found.update(_of_learner(look))
@@ -125,41 +138,55 @@ def _of_group(
     if role == "learner":
         stalled_s = alerts.learner_stalled_after_s
     hold_s = (stalled_s or 0.0) - JUDGED_AFTER_S
-    yield "stalled", _in_states(group, ("STALLED", "STOPPED"), stalled_s, hold_s)
-    bound = 0.0 if alerts.lost_place else None
-    yield "lost-place", _in_states(group, ("LOST", "REWIND"), bound, 0.0)
-    yield "growing-lag", _in_states(group, ("WARN",), growing_s, growing_s or 0.0)
+    yield "stalled", _any_of(group, STALLED, stalled_s, hold_s)
+    lost = 0.0 if alerts.lost_place else None
+    yield "lost-place", _any_of(group, LOST_PLACE, lost)
+    yield "growing-lag", _any_of(group, GROWING, growing_s, growing_s or 0.0)
+    expiring = 0.0 if alerts.near_expiry else None
+    yield "near-expiry", _any_of(group, NEAR_EXPIRY, expiring)
     yield "late", _late(alerts.lag_s, group)
 
 
-def _in_states(
-    group: GroupLag, states: tuple[State, ...], bound: float | None, for_s: float
-) -> Standing:
+def _any_of(
+    group: GroupLag, what: Ill, bound: float | None, for_s: float = 0.0
+) -> Standing | None:
     if bound is None:
         return _off()
-    ill = [each for each in group.partitions if each.verdict.state in states]
-    if not ill:
+    if not group.partitions:
+        return None
+    if ill := what.of(group.partitions):
+        reason = _of_partitions(ill, group, what)
+        return Standing(True, False, reason, max(for_s, 0.0))
+    states = [each.verdict.state for each in group.partitions]
+    severity = max(SEVERITY[state] for state in states)
+    if severity == 0:
         return _well("it does well")
-    return Standing(True, False, _of_partitions(ill, group), max(for_s, 0.0))
+    worst = min(states, key=ORDER.index)
+    return Standing(False, severity < what.severity, f"it is {worst} now")
 
 
-def _of_partitions(ill: list[PartitionLag], group: GroupLag) -> str:
+def _of_partitions(ill: list[PartitionLag], group: GroupLag, what: Ill) -> str:
     worst = max(ill, key=lambda each: (each.lag or 0, -each.place.partition))
     count, total = len(ill), len(group.partitions)
     where = "" if total == 1 else f", in {count} of {total} partitions"
-    verdict = worst.verdict
-    return f"{verdict.state}{where}: {worst.place.topic}[{worst.place.partition}]: " + (
-        verdict.reason
-    )
+    place = f"{worst.place.topic}[{worst.place.partition}]"
+    return f"{worst.verdict.state}{where}: {place}: {what.says(worst)}"
 
 
 def _late(bound_s: float | None, group: GroupLag) -> Standing | None:
     if bound_s is None:
         return _off()
+    # Of what is lost, or read from nowhere, nobody knows for how long it waits.
+    unknown = [each for each in group.partitions if not _age_is_known(each)]
     if group.lag_s is None:
-        return _well("nothing waits") if group.lag == 0 else None
+        return None if unknown or not group.partitions else _well("nothing waits")
     reason = f"the oldest of {group.lag or 0:,} records waits for {group.lag_s:.0f} s"
-    return _bounded(group.lag_s, bound_s, f"{reason}, the bound is {bound_s:g} s")
+    found = _bounded(group.lag_s, bound_s, f"{reason}, the bound is {bound_s:g} s")
+    return replace(found, is_well=False) if found and unknown else found
+
+
+def _age_is_known(each: PartitionLag) -> bool:
+    return each.lag == 0 or each.lag_s is not None or each.verdict.state == "EMPTY"
 
 
 def _of_learner(look: Look) -> Iterator[tuple[AlertKey, Standing]]:

@@ -11,30 +11,38 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from infra.clock import now_ms
 from infra.control.desired import PublishedExperiment
-from infra.errors import RollstreamError
+from infra.errors import KafkaUnavailable, RollstreamError, TopicError
 from infra.monitoring.alert_events import AlertSender, read_alerts
-from infra.monitoring.alert_facts import Counter, Names, Observed, observed
-from infra.monitoring.alert_rules import GROUP_ROLES, Look, standings
+from infra.monitoring.alert_facts import (
+    Counter,
+    KnownGroups,
+    Names,
+    Observed,
+    by_role,
+    groups_of,
+)
+from infra.monitoring.alert_rules import Look, standings
 from infra.monitoring.alert_states import Alerts
+from infra.monitoring.alert_watch import Watched
 from infra.monitoring.follow import MetricsFollower
 from infra.monitoring.lag.model import GroupLag, LagReport, Place, Standing
 from infra.monitoring.lag.monitor import LagMonitor
 from infra.monitoring.lag_history import EVERY_S, history_values
 from infra.settings import Settings
-from schemas.topics import group_name
 
 LOOK_S = 0.5
-RECOVERY_S = 10.0
-"""For how long lag says nothing after the brokers were away: all have to reconnect."""
 
-_STALE_S = 5.0
+# What was known when a pass began is too old then.
+_PASS_S = 2.0
 _RETRY_S = 3.0
-_OBSERVE_S = 0.4
+# Of what is over, and has no events: it was stopped before it ever ran.
+_RETRY_ENDED_S = 60.0
+_MONITOR_ENDS_S = 0.5
 _log = logging.getLogger("rollstream.alerts")
 
 
@@ -68,9 +76,7 @@ class Alerting:
         self._settings = settings
         self._may_act = may_act
         self._sender = AlertSender(settings, epoch)
-        self._observed: dict[str, Observed] = {}
-        # The offset of the spec that says so, or under which it ended; and why.
-        self._over: dict[str, tuple[int, str]] = {}
+        self._watched = Watched()
         self._groups = Names()
         self._monitor = LagMonitor(
             settings,
@@ -78,11 +84,10 @@ class Alerting:
             standings=self._standings,
             rows_per_record=self._rows_per_record,
         )
+        self._known = KnownGroups(self._seen_at_s)
         self._cases: dict[str, _Case] = {}
-        self._doubted_s = -math.inf
+        self._tried_s: dict[str, float] = {}
         self._retry_at_s: dict[str, float] = {}
-        # Metrics are followed in one thread, the spec in another.
-        self._lock = threading.Lock()
         self._closed = threading.Event()
         self._ended = threading.Event()
         self._ended.set()
@@ -91,39 +96,26 @@ class Alerting:
         self, published: PublishedExperiment, follower: MetricsFollower
     ) -> None:
         """See what the metrics say; in the thread that follows them."""
-        name, now_s = published.experiment.name, time.monotonic()
-        with self._lock:
-            over, before = self._over.get(name), self._observed.get(name)
-            if over is not None and published.offset <= over[0]:
-                return
-            self._over.pop(name, None)
-            is_known = before is not None and before.published == published
-            if before is None or not is_known or now_s - before.at_s >= _OBSERVE_S:
-                self._observed[name] = observed(published, follower, now_s)
+        self._watched.observe(published, follower, time.monotonic())
 
     def over(self, published: PublishedExperiment, reason: str) -> None:
         """Let nothing more be told of an experiment until there is a newer spec.
 
-        What is on goes off, for that reason.
+        What is on goes off, for that reason; also what somebody else has told of, who
+        watched over it before.
         """
-        name = published.experiment.name
-        with self._lock:
-            if name in self._observed or name in self._over:
-                self._over[name] = published.offset, reason
+        self._watched.over(published, reason, time.monotonic())
 
     def keep(self, names: Collection[str]) -> None:
-        """Watch over these and no others; what is on there stays, for somebody else."""
-        with self._lock:
-            for name in self._observed.keys() - set(names) - self._over.keys():
-                del self._observed[name]
-            for name in self._over.keys() - set(names) - self._observed.keys():
-                del self._over[name]
+        """Watch over these and no others; what is on there stays, for somebody else.
+
+        Of what is over that is told all the same.
+        """
+        self._watched.keep(names)
 
     def forget(self, name: str) -> None:
         """Watch no more over an experiment that was deleted, and tell nothing of it."""
-        with self._lock:
-            self._observed.pop(name, None)
-            self._over.pop(name, None)
+        self._watched.forget(name)
 
     def close(self) -> None:
         """End ``run``."""
@@ -144,76 +136,100 @@ class Alerting:
         finally:
             self._sender.close()
             self._ended.set()
-            self._monitor.close()
+            # Its look ends by itself, also with brokers that are away.
+            self._monitor.close(_MONITOR_ENDS_S)
 
     @property
     def report(self) -> LagReport:
         """How the groups of all that is watched do."""
         return self._monitor.report
 
-    def _all(self) -> list[Observed]:
-        with self._lock:
-            return list(self._observed.values())
-
     def _standings(self) -> dict[Place, Standing]:
         found: dict[Place, Standing] = {}
-        for each in self._all():
+        for each in self._watched.all():
             found.update(each.standings)
         return found
 
     def _rows_per_record(self) -> dict[str, float]:
         found: dict[str, float] = {}
-        for each in self._all():
+        for each in self._watched.all():
             found.update(each.rows_per_record)
         return found
 
+    def _seen_at_s(self, place: Place) -> float | None:
+        window = self._monitor.window(place)
+        newest = window.newest if window is not None else None
+        return newest.at_s if newest is not None else None
+
     def _pass(self, report: LagReport) -> None:
         now_s = time.monotonic()
-        watched, groups = self._all(), self._known(report, now_s)
+        watched = self._watched.all()
+        groups = self._known.of(report, now_s, time.time())
         names = {each.published.experiment.name for each in watched}
         self._groups.now = frozenset(
-            group for each in watched for group in _groups_of(each.published)
+            group
+            for each in watched
+            if self._watched.why_over(each.published) is None
+            for group in groups_of(each.published)
         )
         self._cases = {k: v for k, v in self._cases.items() if k in names}
+        self._tried_s = {k: v for k, v in self._tried_s.items() if k in names}
         self._retry_at_s = {k: v for k, v in self._retry_at_s.items() if k in names}
         self._see_to_all(watched, groups, now_s)
 
     def _see_to_all(
         self, watched: list[Observed], groups: Mapping[str, GroupLag], now_s: float
     ) -> None:
-        for facts in watched:
-            name = facts.published.experiment.name
-            if now_s < self._retry_at_s.get(name, 0.0):
-                continue
-            if not self._may_act():
+        for facts in self._in_turn(watched, now_s):
+            # Who is left out for want of time is among the first of the next pass.
+            if not self._may_act() or time.monotonic() - now_s > _PASS_S:
                 return
             try:
-                self._see_to(name, facts, groups, now_s)
-            except RollstreamError as exc:
-                # The brokers are away, or a topic of this one is gone.
-                _log.info("alerts of %s have to wait: %s", name, exc.problem)
-                self._retry_at_s[name] = time.monotonic() + _RETRY_S
-                return
-            except Exception:
-                # Of one experiment: all others are watched over.
-                _log.exception("alerts of %s", name)
-                self._retry_at_s[name] = time.monotonic() + _RETRY_S
+                self._try(facts, groups, now_s)
+            except KafkaUnavailable:
+                return  # nor do they answer for any other
+
+    def _in_turn(self, watched: list[Observed], now_s: float) -> Iterator[Observed]:
+        """Go through those that are due: first what runs, longest untried first."""
+
+        def turn(facts: Observed) -> tuple[bool, float]:
+            tried_s = self._tried_s.get(facts.published.experiment.name, -math.inf)
+            return self._watched.why_over(facts.published) is not None, tried_s
+
+        for facts in sorted(watched, key=turn):
+            name = facts.published.experiment.name
+            if now_s >= self._retry_at_s.get(name, 0.0):
+                yield facts
+
+    def _try(
+        self, facts: Observed, groups: Mapping[str, GroupLag], now_s: float
+    ) -> None:
+        name, retry_s = facts.published.experiment.name, _RETRY_S
+        self._tried_s[name] = time.monotonic()
+        try:
+            self._see_to(name, facts, groups, now_s)
+            retry_s = 0.0
+        except RollstreamError as exc:
+            # The brokers are away; or its topic is gone, and all others go on.
+            _log.info("alerts of %s have to wait: %s", name, exc.problem)
+            if isinstance(exc, TopicError) and self._watched.why_over(facts.published):
+                retry_s = _RETRY_ENDED_S
+            if isinstance(exc, KafkaUnavailable):
+                raise
+        except Exception:
+            _log.exception("alerts of %s", name)
+        finally:
+            self._retry_at_s[name] = time.monotonic() + retry_s
 
     def _end(self) -> None:
-        """Tell of what is over, and of nothing else any more."""
-        with self._lock:
-            over = [v for k, v in self._observed.items() if k in self._over]
+        """Tell of what is over, now or never, and of nothing else any more."""
+        self._retry_at_s.clear()
+        over = [
+            each
+            for each in self._watched.all()
+            if self._watched.why_over(each.published)
+        ]
         self._see_to_all(over, {}, time.monotonic())
-
-    def _known(self, report: LagReport, now_s: float) -> dict[str, GroupLag]:
-        """Return what is known of groups now, by id; nothing that may be old."""
-        if not report.at_s and not report.problem:
-            return {}  # nothing was looked at yet
-        if report.problem or time.time() - report.at_s > _STALE_S:
-            self._doubted_s = now_s
-        if now_s - self._doubted_s < RECOVERY_S:
-            return {}
-        return {each.group: each for each in report.groups if not each.problem}
 
     def _see_to(
         self,
@@ -223,21 +239,22 @@ class Alerting:
         now_s: float,
     ) -> None:
         published, case = facts.published, self._case(facts.published)
-        with self._lock:
-            offset, why = self._over.get(name, (-1, ""))
-        is_over = published.offset <= offset
-        if is_over:
-            edges = case.alerts.end(why)
+        why_over = self._watched.why_over(published)
+        if why_over is not None:
+            edges = case.alerts.end(why_over)
         else:
-            mine = _by_role(name, groups)
-            self._publish_history(published, case, mine, now_s)
+            mine = by_role(name, groups)
+            if self._may_act():
+                self._publish_history(published, case, mine, now_s)
             found = standings(_look(facts, case, mine, now_s))
             edges = case.alerts.step(found, now_s)
         for edge in edges:
+            # Each may take seconds, and somebody else may lead by then.
+            if not self._may_act():
+                return
             case.alerts.told(edge, self._sender.tell(published, edge))
-        with self._lock:
-            if is_over and self._observed.get(name) is facts:
-                del self._observed[name]
+        if why_over is not None:
+            self._watched.told(facts)
 
     def _case(self, published: PublishedExperiment) -> _Case:
         name, run_id = published.experiment.name, published.run_id
@@ -274,14 +291,3 @@ def _look(
         learner,
         nonfinite_age_s=now_s - case.nonfinite.grew_s,
     )
-
-
-def _groups_of(published: PublishedExperiment) -> list[str]:
-    name, archives = published.experiment.name, published.experiment.spec.archive
-    roles = [role for role in GROUP_ROLES if role != "archiver" or archives]
-    return [group_name(name, role) for role in roles]
-
-
-def _by_role(name: str, groups: Mapping[str, GroupLag]) -> dict[str, GroupLag]:
-    mine = {role: groups.get(group_name(name, role)) for role in GROUP_ROLES}
-    return {role: group for role, group in mine.items() if group is not None}

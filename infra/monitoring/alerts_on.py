@@ -7,6 +7,9 @@ from schemas.records import Event
 
 MAX_ALERTS = 256
 
+ALERT_KINDS = ("alert-on", "alert-off")
+"""Kinds of events that say that an alert begins, and that it ends."""
+
 
 class AlertsOn:
     """Folds the events that say that an alert begins or ends, of one run."""
@@ -17,28 +20,18 @@ class AlertsOn:
 
     def add(self, event: Event, at_ms: int) -> None:
         """Take in an event, appended at a time by the broker's clock."""
-        if event.run_id != self._run_id:
+        if event.run_id != self._run_id or event.kind not in ALERT_KINDS:
             return
         key = event.role, event.index, event.reason.partition(":")[0]
-        if event.kind == "alert-off":
-            self._on.pop(key, None)
-        elif event.kind == "alert-on" and (key in self._on or self._has_room()):
+        # Told again it is the newest. What is of no severity is no alert.
+        self._on.pop(key, None)
+        is_on = event.kind == "alert-on" and event.severity != "info"
+        if is_on and len(self._on) < MAX_ALERTS:
             self._on[key] = event, at_ms
 
     def on(self, now_s: float) -> tuple[Told, ...]:
         """Return those that are on, newest first."""
-        newest_first = sorted(self._on.values(), key=lambda pair: -pair[1])
-        return tuple(
-            Told(
-                kind=event.kind,
-                role=event.role,
-                index=event.index,
-                reason=event.reason,
-                age_ms=max(0, int(now_s * 1000) - at_ms),
-                severity=event.severity,
-            )
-            for event, at_ms in newest_first
-        )
-
-    def _has_room(self) -> bool:
-        return len(self._on) < MAX_ALERTS
+        now = round(now_s * 1000)
+        last_first = reversed(self._on.values())
+        newest_first = sorted(last_first, key=lambda pair: -pair[1])
+        return tuple(Told.of(event, at_ms, now) for event, at_ms in newest_first)

@@ -5,31 +5,29 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
 from infra.kafka.clients import Traffic, make_consumer
-from infra.kafka.reading import Message, to_message, watermarks
+from infra.kafka.reading import to_message, watermarks
 from infra.monitoring.lag import own_groups
 from infra.monitoring.lag.model import LagReport, PartitionLag, Place, Standing
 from infra.monitoring.lag.monitor import LagMonitor
-from infra.monitoring.lag.standings import Standings
-from infra.monitoring.lag_history import ROLE as MONITOR
 from infra.monitoring.progress import Progress
+from infra.monitoring.run_metrics import RunMetrics
 from infra.settings import Settings
-from schemas.codec import decode
-from schemas.errors import SchemaError
-from schemas.records import EpisodesFinished, Evaluation, MetricsPoint
 from schemas.topics import METRICS, group_name, topic_name
 
 # Enough for an hour of a small experiment; more history is not worth the wait.
 HISTORY_RECORDS = 20_000
 
+# As many workers and processors as a spec may ask for, and then some.
+MOST_PROCESSES = 25_000
+
 _CLOSE_S = 1.0
 
 # Who reads what: the two groups whose lag decides whether anybody waits.
-READS = {role: own_groups.READS[role] for role in ("processor", "learner")}
+READS = own_groups.LEARNS
 
 _log = logging.getLogger("rollstream.follow")
 
@@ -54,8 +52,7 @@ class MetricsFollower:
                 itself, from when ``lag`` is asked for the first time.
         """
         self.progress = Progress(run_id)
-        # When each process was last heard of, by the broker's clock.
-        self.heard_at_ms: dict[tuple[str, int], int] = {}
+        self._metrics = RunMetrics(experiment, self.progress, MOST_PROCESSES)
         self._experiment = experiment
         self._consumer: Consumer = make_consumer(
             settings,
@@ -68,20 +65,24 @@ class MetricsFollower:
         start = max(first, end - HISTORY_RECORDS)
         self._consumer.assign([TopicPartition(self._topic, 0, start)])
         self._next_offset = start
-        self._told = Standings(experiment)
         self._settings = settings
         self._report = report
         self._monitor: LagMonitor | None = None
 
     @property
+    def heard_at_ms(self) -> Mapping[tuple[str, int], int]:
+        """When each process was last heard of, by the broker's clock."""
+        return self._metrics.heard_at_ms
+
+    @property
     def standings(self) -> Mapping[Place, Standing]:
         """Where the roles that read say that they stand."""
-        return self._told.by_place
+        return self._metrics.standings.by_place
 
     @property
     def rows_per_record(self) -> dict[str, float]:
         """Steps of environments in a record, by the group that reads it."""
-        return self._told.rows_per_record
+        return self._metrics.standings.rows_per_record
 
     @property
     def lag(self) -> dict[str, int | None]:
@@ -99,7 +100,7 @@ class MetricsFollower:
                 self._settings,
                 wanted=[group_name(self._experiment, role) for role in READS],
                 # A copy: it is asked for in the monitor's thread.
-                standings=lambda: dict(self._told.by_place),
+                standings=lambda: dict(self.standings),
             )
             self._monitor.start()
         return self._monitor.report
@@ -123,7 +124,7 @@ class MetricsFollower:
                 continue
             record = to_message(message)
             self._next_offset = record.offset + 1
-            self._take(record)
+            self._metrics.hear(record)
 
     def close(self) -> None:
         """Look no more, and close the consumer."""
@@ -131,22 +132,6 @@ class MetricsFollower:
             # Brokers that are away must not hold up whoever waits for Ctrl-C.
             self._monitor.close(_CLOSE_S)
         self._consumer.close()
-
-    def _take(self, message: Message) -> None:
-        try:
-            record: Any = decode(
-                message.value, MetricsPoint, EpisodesFinished, Evaluation
-            )
-        except SchemaError as exc:
-            _log.warning("%s: %s", self._topic, exc)
-            return
-        if isinstance(record, MetricsPoint) and self._is_of_process(record):
-            self.heard_at_ms[record.role, record.index] = message.timestamp_ms
-            self._told.add(record, message.timestamp_ms / 1000)
-        self.progress.add(record)
-
-    def _is_of_process(self, point: MetricsPoint) -> bool:
-        return point.run_id == self.progress.run_id and point.role != MONITOR
 
 
 def total_lag(report: LagReport, group: str) -> int | None:

@@ -15,9 +15,9 @@ from infra.monitoring.lag.model import (
     GroupLag,
     LagReport,
     PartitionLag,
-    badness,
 )
 from infra.monitoring.metric_series import Families, Series
+from infra.monitoring.worst_lag import worst_groups, worst_partitions
 
 MAX_PARTITIONS = 20_000
 """More than so many partitions of groups are not exported: the worst are."""
@@ -106,26 +106,16 @@ SERIES = tuple(each for each in globals().values() if isinstance(each, Series))
 def add_lag(families: Families, report: LagReport, cluster: str) -> None:
     """Add what a report says; ``cluster``: how Prometheus knows these brokers."""
     families.add(POLL_MS, (cluster,), 1000 * report.took_s)
-    groups = _worst(report.groups)
-    every = [each for group in groups for each in group.partitions]
-    left_out = max(0, len(every) - MAX_PARTITIONS)
-    families.add(LEFT_OUT, (), left_out)
+    groups = worst_groups(report.groups, MAX_GROUPS)
+    shown = worst_partitions(groups, MAX_PARTITIONS)
+    every = sum(len(each.partitions) for each in report.groups)
+    families.add(LEFT_OUT, (), every - len(shown))
     families.add(GROUPS_LEFT_OUT, (), len(report.groups) - len(groups))
     for group in groups:
         _add_group(families, group, cluster)
-    shown = sorted(every, key=badness)[:MAX_PARTITIONS] if left_out else every
     for partition in shown:
         _add_partition(families, partition, cluster)
         _add_ours(families, partition, cluster)
-
-
-def _worst(groups: tuple[GroupLag, ...]) -> tuple[GroupLag, ...]:
-    """Return as many as are exported; those that read nothing are left out first."""
-    if len(groups) <= MAX_GROUPS:
-        return groups
-    ranked = [(badness(each.worst), each) for each in groups if each.worst]
-    ranked.sort(key=lambda pair: pair[0])
-    return tuple(group for _, group in ranked[:MAX_GROUPS])
 
 
 def _add_group(families: Families, group: GroupLag, cluster: str) -> None:

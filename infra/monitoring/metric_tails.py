@@ -18,8 +18,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from infra.kafka.clients import Traffic, make_admin, make_consumer
 from infra.kafka.offsets import EARLIEST, LATEST
 from infra.kafka.reading import Message, to_message
+from infra.monitoring.metric_records import metric_or_none, returns_of
 from infra.settings import Settings
-from schemas.codec import decode_or_none
 from schemas.records import EpisodesFinished, Evaluation, MetricsPoint
 from schemas.topics import METRICS, topic_name
 
@@ -159,15 +159,15 @@ def _offset(future: Future[Any]) -> int | None:
 
 def _mean_return(tail: list[Message], run_id: str) -> tuple[float | None, bool]:
     evaluation = _newest(tail, "evaluator/0", Evaluation, run_id)
-    if evaluation is not None and evaluation.returns.array().size:
-        return float(evaluation.returns.array().mean()), True
+    if evaluation is not None:
+        return float(returns_of(evaluation).mean()), True
     returns: list[float] = []
     for message in reversed(tail):
         if len(returns) >= _EPISODES:
             break
         if message.key.startswith("worker/"):
             episodes = _decoded(message, EpisodesFinished, run_id)
-            returns += episodes.returns.array().tolist() if episodes else []
+            returns += returns_of(episodes).tolist() if episodes else []
     return (float(np.mean(returns)), False) if returns else (None, False)
 
 
@@ -184,5 +184,5 @@ def _newest(
 
 
 def _decoded(message: Message, kind: type[Record], run_id: str) -> Record | None:
-    record = decode_or_none(message.value, kind)
+    record: Record | None = metric_or_none(message.value, kind)
     return record if record and record.run_id == run_id else None

@@ -78,15 +78,20 @@ def make_app(source: Source, cluster: str, is_local: bool) -> App:
     metrics: App = make_wsgi_app(registry)
 
     def app(request: dict[str, Any], start: StartResponse) -> Iterable[bytes]:
-        if request["REQUEST_METHOD"] not in ("GET", "HEAD"):
+        if request["REQUEST_METHOD"] == "HEAD":
+            return _head(get, request, start)
+        if request["REQUEST_METHOD"] != "GET":
             return _answer(start, "405 Method Not Allowed", b"expected GET\n")
+        return get(request, start)
+
+    def get(request: dict[str, Any], start: StartResponse) -> Iterable[bytes]:
         if is_local and not is_loopback(host_of(request.get("HTTP_HOST", ""))):
             return _answer(start, "403 Forbidden", b"expected a Host of this machine\n")
         if "HTTP_ORIGIN" in request:
             return _answer(start, "403 Forbidden", b"expected no page's request\n")
         path = request["PATH_INFO"]
         if path == "/metrics":
-            return metrics(request | {"REQUEST_METHOD": "GET"}, start)
+            return metrics(request, start)
         if path == "/healthz":
             return _answer(start, *_health(source))
         if path == "/":
@@ -94,6 +99,20 @@ def make_app(source: Source, cluster: str, is_local: bool) -> App:
         return _answer(start, "404 Not Found", b"expected /metrics or /healthz\n")
 
     return app
+
+
+def _head(app: App, request: dict[str, Any], start: StartResponse) -> Iterable[bytes]:
+    """Answer as to GET, without the body."""
+    told: list[tuple[str, list[tuple[str, str]]]] = []
+    answer = app(
+        request | {"REQUEST_METHOD": "GET"},
+        lambda status, headers: told.append((status, headers)),
+    )
+    size = sum(map(len, answer))
+    ((status, headers),) = told
+    kept = [each for each in headers if each[0].lower() != "content-length"]
+    start(status, [*kept, ("Content-Length", str(size))])
+    return []
 
 
 def _health(source: Source) -> tuple[str, bytes]:

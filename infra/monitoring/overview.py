@@ -16,6 +16,7 @@ from infra.kafka.reading import read_to_end
 from infra.kafka.topic_description import topic_exists
 from infra.monitoring.live import agents_of, ask_zookeeper, live_agents
 from infra.monitoring.metric_tails import Figures, read_figures
+from infra.monitoring.nothing_said import state_unsaid
 from infra.settings import Settings
 from schemas.records import RoleStatus
 from schemas.topics import EXPERIMENT_NAME, EXPERIMENTS, STATUS, topic_name
@@ -150,7 +151,7 @@ def _row(
     reason = f"newest spec: {entry.refused.reason}" if entry.refused else ""
     state = "refused"
     if known is not None:
-        state = "pending" if known.managed_by == "agents" else "unknown"
+        state = state_unsaid(known.managed_by)
     if known is not None and status is not None and status.run_id == known.run_id:
         state, reason = status.state, reason or one_line(status.reason)
     wanted = least_roles(known.experiment.spec) if known else []

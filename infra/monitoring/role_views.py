@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from infra.control.experiments import PublishedExperiment
 from infra.control.statuses import WHOLE
 from infra.control.wants import least_roles
-from infra.kafka.reading import Message, latest_by_key, read_to_end
+from infra.kafka.reading import Message, latest_by_key
 from infra.monitoring.live import Live
 from infra.settings import Settings
 from schemas.codec import decode_or_none
 from schemas.experiment import Spec
 from schemas.records import Event, Member, RoleStatus
-from schemas.topics import EVENTS, MEMBERS, STATUS, topic_name
+from schemas.topics import MEMBERS, STATUS, topic_name
 
 _OVER = ("finished", "stopped")
 
@@ -29,6 +29,13 @@ class Told:
     reason: str
     age_ms: int
     severity: str
+
+    @classmethod
+    def of(cls, event: Event, at_ms: int, now: int) -> Told:
+        """Return an event that was appended at a time, as it is told of now."""
+        age_ms = max(0, now - at_ms)
+        who = event.role, event.index
+        return cls(event.kind, *who, event.reason, age_ms, event.severity)
 
 
 @dataclass(frozen=True)
@@ -79,27 +86,6 @@ def read_statuses(settings: Settings, name: str, run_id: str) -> dict[str, State
             key = f"{status.role}/{status.index}"
             found[key] = Stated(status, message.timestamp_ms)
     return found
-
-
-def read_told(settings: Settings, name: str, run_id: str, now: int) -> tuple[Told, ...]:
-    """Return a run's warnings and alerts, newest first; those that are over not."""
-    found: list[Told | None] = []
-    on: dict[tuple[str, int, str], int] = {}
-    for message in read_to_end(settings, topic_name(EVENTS, name)):
-        event = decode_or_none(message.value, Event)
-        if event is None or event.run_id != run_id:
-            continue
-        if event.kind in ("alert-on", "alert-off"):
-            which = event.role, event.index, event.reason.partition(":")[0]
-            if which in on:
-                found[on.pop(which)] = None
-            if event.kind == "alert-on" and event.severity != "info":
-                on[which] = len(found)
-        if event.severity != "info":
-            age_ms = max(0, now - message.timestamp_ms)
-            who = event.role, event.index
-            found.append(Told(event.kind, *who, event.reason, age_ms, event.severity))
-    return tuple(told for told in reversed(found) if told is not None)
 
 
 def pending_of(spec: Spec, state: str, live: Live | None) -> tuple[str, ...] | None:

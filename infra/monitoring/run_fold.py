@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
 
 from infra.control.desired import PublishedExperiment, one_line
 from infra.control.statuses import summary_of
@@ -15,43 +12,33 @@ from infra.kafka.reading import Message
 from infra.monitoring.alerts_on import AlertsOn
 from infra.monitoring.counter_rates import CounterRates
 from infra.monitoring.experience import GONE_S, experience_of
+from infra.monitoring.lag.clock_gap import ClockGap
 from infra.monitoring.lag.model import Place, Standing
 from infra.monitoring.lag.own_groups import READS
-from infra.monitoring.lag.standings import Standings
 from infra.monitoring.metric_tails import Figures
+from infra.monitoring.nothing_said import NOTHING_SAID, state_unsaid
 from infra.monitoring.progress import Progress
+from infra.monitoring.run_metrics import RunMetrics, Who
 from infra.monitoring.snapshot import ExperimentView, ProcessView
 from infra.monitoring.summary import Summary
 from infra.monitoring.value_kinds import COUNTERS
 from schemas.codec import decode_or_none
-from schemas.records import (
-    EpisodesFinished,
-    Evaluation,
-    Event,
-    MetricsPoint,
-    RoleStatus,
-)
-from schemas.role_parts import ROLES
+from schemas.records import Event, RoleStatus
 from schemas.topics import group_name
 
 ENDED = ("finished", "stopped", "failed")
 """States of a run that nobody goes on with, unless it is asked for."""
 
-MAX_PROCESSES = 1_024
-MAX_VALUES = 256
-NOTHING_SAID = "nothing was published of its state"
-
-_ROLES = frozenset(ROLES)
 _LEARNER = ("learner", 0)
-
-Who = tuple[str, int]
 
 
 class RunFold:
     """One run of an experiment; of what others write of it, only so much is kept."""
 
-    def __init__(self, experiment: str, run_id: str) -> None:
-        """Begin with nothing heard."""
+    def __init__(
+        self, experiment: str, run_id: str, clock: ClockGap | None = None
+    ) -> None:
+        """Begin with nothing heard; ``clock``: of the brokers, shared by many."""
         self.experiment = experiment
         self.run_id = run_id
         # Only the newest of what makes a curve: there may be hundreds of runs.
@@ -61,23 +48,18 @@ class RunFold:
             evaluations=deque(maxlen=4),
             training_curve=deque(maxlen=1),
         )
-        self._heard_at_s: dict[Who, float] = {}
-        self._standings = Standings(experiment)
+        self._metrics = RunMetrics(experiment, self.progress, clock=clock)
         self._rates: dict[Who, CounterRates] = {}
         self._alerts = AlertsOn(run_id)
 
     def hear(self, message: Message) -> None:
         """Take in a record of its metrics; what is none, or of another run, is not."""
-        record: Any = decode_or_none(
-            message.value, MetricsPoint, EpisodesFinished, Evaluation
-        )
-        of = (record.experiment, record.run_id) if record else None
-        if of != (self.experiment, self.run_id):
-            return
-        if isinstance(record, MetricsPoint):
-            self._hear_point(record, message.timestamp_ms / 1000)
-        elif record.returns.shape[:1] != (0,):
-            self.progress.add(record)
+        point = self._metrics.hear(message)
+        if point is not None and point.values:
+            rates = self._rates.setdefault((point.role, point.index), CounterRates())
+            names = COUNTERS[point.role] & point.values.keys()
+            counters = {name: point.values[name] for name in names}
+            rates.add(point.incarnation, message.timestamp_ms / 1000, counters)
 
     def tell(self, message: Message) -> None:
         """Take in a record of its events."""
@@ -93,20 +75,19 @@ class RunFold:
     @property
     def standings(self) -> Mapping[Place, Standing]:
         """Where its roles say that they stand in the topics that they read."""
-        return self._standings.by_place
+        return self._metrics.standings.by_place
 
     @property
     def rows_per_record(self) -> dict[str, float]:
         """Steps of environments in a record, by the group that reads it."""
-        return self._standings.rows_per_record
+        return self._metrics.standings.rows_per_record
 
     def view(
         self, published: PublishedExperiment, status: RoleStatus | None, now_s: float
     ) -> ExperimentView:
         """Return how it is, with the newest status of the whole experiment."""
         told = status if status and status.run_id == self.run_id else None
-        by_agents = published.managed_by == "agents"
-        state = told.state if told else "pending" if by_agents else "unknown"
+        state = told.state if told else state_unsaid(published.managed_by)
         is_over = state in ENDED
         wanted = {(a.role, a.index) for a in least_roles(published.experiment.spec)}
         rates = {} if is_over else self._rates_of(_LEARNER, now_s)
@@ -131,35 +112,14 @@ class RunFold:
             loss=self._loss(),
             dead_letters=self._dead_letters(),
             experience=experience_of(
-                self.progress, {} if is_over else self._heard_at_s, now_s, wanted
+                self.progress, {} if is_over else self._heard_at_s(), now_s, wanted
             ),
             processes=() if is_over else self._processes(wanted, now_s),
             alerts=self._alerts.on(now_s),
         )
 
-    def _hear_point(self, point: MetricsPoint, at_s: float) -> None:
-        who = point.role, point.index
-        is_new = who not in self._heard_at_s
-        if point.role not in _ROLES or len(point.values) > MAX_VALUES:
-            return
-        if is_new and len(self._heard_at_s) >= MAX_PROCESSES:
-            return
-        self._heard_at_s[who] = at_s
-        names = COUNTERS[point.role] & point.values.keys()
-        counters = {
-            name: point.values[name]
-            for name in names
-            if math.isfinite(point.values[name])
-        }
-        others = {n: value for n, value in point.values.items() if n not in names}
-        point = replace(point, values=others | counters)
-        self.progress.add(point)
-        self._standings.add(point, at_s)
-        if point.values:
-            rates = self._rates.setdefault(who, CounterRates())
-            rates.add(point.incarnation, at_s, counters)
-
     def _processes(self, wanted: set[Who], now_s: float) -> tuple[ProcessView, ...]:
+        heard_at_s = self._heard_at_s()
         return tuple(
             ProcessView(
                 role=role,
@@ -167,12 +127,14 @@ class RunFold:
                 incarnation=point.incarnation,
                 values=point.values,
                 rates=self._rates_of((role, index), now_s),
-                heard_at_s=self._heard_at_s[role, index],
+                heard_at_s=heard_at_s[role, index],
             )
             for (role, index), point in sorted(self.progress.points.items())
-            if (role, index) in wanted
-            or now_s - self._heard_at_s[role, index] <= GONE_S
+            if (role, index) in wanted or now_s - heard_at_s[role, index] <= GONE_S
         )
+
+    def _heard_at_s(self) -> dict[Who, float]:
+        return {who: at_ms / 1000 for who, at_ms in self._metrics.heard_at_ms.items()}
 
     def _rates_of(self, who: Who, now_s: float) -> dict[str, float]:
         rates = self._rates.get(who)
@@ -180,8 +142,7 @@ class RunFold:
 
     def _learner(self, value: str, absent: int = 0) -> int:
         point = self.progress.points.get(_LEARNER)
-        found = point.values.get(value, absent) if point else absent
-        return int(found) if math.isfinite(found) else absent
+        return int(point.values.get(value, absent)) if point else absent
 
     def _loss(self) -> float | None:
         point = self.progress.points.get(_LEARNER)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from infra.monitoring.metric_series import Families, Series
 from infra.monitoring.run_fold import ENDED
 from infra.monitoring.snapshot import Experience, ExperimentView, ProcessView
-from infra.monitoring.value_kinds import COUNTERS
+from infra.monitoring.value_kinds import COUNTERS, IN_CHECKPOINT
 
 UP_S = 10.0
 """A process that was silent for longer does not live: each says something in 2 s."""
@@ -54,7 +54,7 @@ RETURN = Series(
 )
 LOSS = _one("loss", "Mean loss of the last updates")
 DEAD_LETTERS = _one("dead_letters_total", "Records that could not be used")
-LOST = _one("lost_steps_total", "Steps that never came")
+LOST = _one("lost_steps", "Steps that did not come; some may still")
 DUPLICATES = _one("duplicate_steps_total", "Steps that came again and were left out")
 LAG_VERSIONS = Series(
     "rollstream_policy_lag_versions",
@@ -104,10 +104,11 @@ SERIES = (
 
 
 class HighWater:
-    """Keeps counters from going back while a run goes on.
+    """Keeps counters that a checkpoint has from going back while a run goes on.
 
     A learner that goes on from a checkpoint counts from there. To Prometheus a counter
-    that goes back has begun anew at 0, and all that it says has come since.
+    that goes back has begun anew at 0, and all that it says has come since. Of those
+    that do begin anew at 0 that is right: they are none of these.
     """
 
     def __init__(self) -> None:
@@ -149,17 +150,17 @@ def _add_run(families: Families, view: ExperimentView, high: HighWater) -> None:
     for series, count in (
         (ENV_STEPS, view.env_steps),
         (UPDATES, view.updates),
-        (EPISODES, view.episodes),
         (DEAD_LETTERS, view.dead_letters),
-        (LOST, view.experience.lost_steps),
         (DUPLICATES, view.experience.duplicate_steps),
     ):
         families.add(series, (name,), high.of(view, series.name, count))
     for series, value in (
+        (EPISODES, view.episodes),
         (ENV_STEPS_S, view.env_steps_per_s),
         (UPDATES_S, view.updates_per_s),
         (POLICY, view.policy_version),
         (LOSS, view.loss),
+        (LOST, view.experience.lost_steps),
         (ALERTS, len(view.alerts)),
     ):
         families.add(series, (name,), value)
@@ -208,6 +209,7 @@ def _add_process(
     families.add(HEARD, who, process.heard_at_s)
     for name in COUNTERS.get(process.role, ()):
         value = process.values.get(name)
-        if value is not None and process.role == "learner":
+        is_kept = process.role == "learner" and name in IN_CHECKPOINT
+        if value is not None and is_kept:
             value = high.of(view, f"learner/{name}", value)
         families.add(PROCESS_COUNTERS[name], who, value)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from infra.control.desired import PublishedExperiment
 from infra.monitoring.control_topics import ControlTopics
+from infra.monitoring.lag.clock_gap import ClockGap
 from infra.monitoring.lag.model import Place, Standing
 from infra.monitoring.newest_records import NewestRecords
 from infra.monitoring.run_fold import ENDED, RunFold
@@ -14,7 +15,7 @@ from infra.settings import Settings
 from schemas.topics import EVENTS, METRICS, topic_name
 
 MAX_RUNS = 500
-"""More than so many are not followed: the newest are."""
+"""More than so many are not followed: those that go on are, and then the newest."""
 
 # How much of the past is heard at first, shared out within bounds: a record takes
 # a tenth of a millisecond. A dozen runs say as much in minutes.
@@ -31,6 +32,7 @@ class RunsFollowed:
         self._control = ControlTopics(settings)
         self._records = NewestRecords(settings, "watch")
         self._runs: dict[str, RunFold] = {}
+        self._clock = ClockGap()
         self._hear = {METRICS.suffix: RunFold.hear, EVENTS.suffix: RunFold.tell}
 
     def look(self) -> None:
@@ -52,7 +54,7 @@ class RunsFollowed:
         ]
         again = [name for name in begun if name in self._runs]
         for name in begun:
-            self._runs[name] = RunFold(name, chosen[name].run_id)
+            self._runs[name] = RunFold(name, chosen[name].run_id, self._clock)
         counts = (
             (METRICS, self._share(_METRICS, *_METRICS_OF_ONE)),
             (EVENTS, self._share(_EVENTS, *_EVENTS_OF_ONE)),
@@ -86,7 +88,7 @@ class RunsFollowed:
         return {
             place: standing
             for name, run in self._runs.items()
-            if not self._is_over(name, run)
+            if not self._is_over(name, run.run_id)
             for place, standing in run.standings.items()
         }
 
@@ -104,7 +106,7 @@ class RunsFollowed:
             *(
                 run.groups
                 for name, run in self._runs.items()
-                if self._is_over(name, run)
+                if self._is_over(name, run.run_id)
             )
         )
 
@@ -126,14 +128,16 @@ class RunsFollowed:
         experiments = self._control.experiments
         if len(experiments) <= MAX_RUNS:
             return experiments
-        newest = sorted(experiments.items(), key=lambda each: each[1].run_id)
-        return dict(newest[-MAX_RUNS:])
+
+        def rank(item: tuple[str, PublishedExperiment]) -> tuple[bool, str]:
+            name, published = item
+            return not self._is_over(name, published.run_id), published.run_id
+
+        return dict(sorted(experiments.items(), key=rank)[-MAX_RUNS:])
 
     def _share(self, of: int, least: int, most: int) -> int:
         return max(least, min(most, of // max(1, len(self._runs))))
 
-    def _is_over(self, name: str, run: RunFold) -> bool:
+    def _is_over(self, name: str, run_id: str) -> bool:
         status = self._control.status(name)
-        return (
-            status is not None and status.run_id == run.run_id and status.state in ENDED
-        )
+        return status is not None and status.run_id == run_id and status.state in ENDED

@@ -15,20 +15,19 @@ from infra.monitoring.follow import READS, MetricsFollower
 from infra.monitoring.lag.collector import read_lag
 from infra.monitoring.lag.model import GroupLag
 from infra.monitoring.live import agents_of, read_live
+from infra.monitoring.nothing_said import NOTHING_SAID, state_unsaid
 from infra.monitoring.role_views import (
     RoleView,
     Told,
     pending_of,
     read_roles,
     read_statuses,
-    read_told,
 )
 from infra.monitoring.summary import Summary, summarise
+from infra.monitoring.told_events import read_told
 from infra.settings import Settings
 from schemas.records import RoleStatus
 from schemas.topics import group_name, topic_name
-
-NOTHING_SAID = "nothing was published of its state"
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ def read_status(settings: Settings, name: str) -> ExperimentStatus:
     progress = follower.progress
     statuses = read_statuses(settings, name, run_id)
     whole = statuses.pop(WHOLE, None)
-    state = whole.status.state if whole else _not_said(published.managed_by)
+    state = whole.status.state if whole else state_unsaid(published.managed_by)
     live, live_agents = read_live(settings, name)
     told = read_told(settings, name, run_id, now)
     letters = read_letters(settings, name)
@@ -149,7 +148,3 @@ def _groups(
         seen = excused(seen, why_at_rest(group, published, status))
         found.append(GroupStatus(role, topic_name(topic, name), seen))
     return tuple(found)
-
-
-def _not_said(managed_by: str) -> str:
-    return "pending" if managed_by == "agents" else "unknown"

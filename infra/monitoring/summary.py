@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 from pydantic import TypeAdapter
 
+from infra.monitoring.metric_records import COUNT_LIMIT
 from infra.monitoring.progress import Finish, Progress
 
 
@@ -73,7 +74,11 @@ class Summary:
     @classmethod
     def from_json(cls, text: str) -> Summary:
         """Return what ``to_json`` wrote, a newer one's too; raises ValueError."""
-        return _SUMMARIES.validate_json(text, strict=True)
+        found = _SUMMARIES.validate_json(text, strict=True)
+        counts = [each for each in vars(found).values() if isinstance(each, int)]
+        if any(abs(each) >= COUNT_LIMIT for each in counts):
+            raise ValueError("expected counts of 64 bits")
+        return found
 
 
 # It comes from a topic: whoever shows it must be able to.

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+IN_CHECKPOINT = frozenset({
+    "env_steps", "samples", "duplicate_steps", "unrestorable_rows", "dead_letters",
+    "foreign_batches", "expired_records", "corrupt_records", "nonfinite_losses",
+    "batches", "blank_batches", "recovered_steps", "dropped_rows", "updates",
+})  # fmt: skip
+"""Counters of a learner that its checkpoint has, which may be some minutes behind."""
+
 COUNTERS: Mapping[str, frozenset[str]] = {
     "worker": frozenset({
         "env_steps", "invalid_steps", "unrolls", "bytes", "waited_credit_s",
@@ -14,12 +21,7 @@ COUNTERS: Mapping[str, frozenset[str]] = {
         "unrolls", "late_records", "holes", "repeated_records", "batches", "env_steps",
         "dead_letters", "expired_records",
     }),
-    "learner": frozenset({
-        "env_steps", "samples", "duplicate_steps", "unrestorable_rows", "dead_letters",
-        "foreign_batches", "expired_records", "corrupt_records", "nonfinite_losses",
-        "batches", "blank_batches", "lost_steps", "recovered_steps", "dropped_rows",
-        "updates", "published", "checkpoints", "waited_data_s",
-    }),
+    "learner": IN_CHECKPOINT | {"published", "checkpoints", "waited_data_s"},
     "evaluator": frozenset({
         "episodes", "vector_steps", "usable_steps", "env_restarts",
     }),
@@ -30,6 +32,13 @@ COUNTERS: Mapping[str, frozenset[str]] = {
 }  # fmt: skip
 """Of each role, those that only grow while a process lives.
 
-A learner's go on from its checkpoint after a restart, which may be behind; those of
-others begin at 0.
+Those that a learner's checkpoint has go on from there after a restart; all others begin
+at 0.
 """
+
+COUNTS: Mapping[str, frozenset[str]] = {
+    **COUNTERS,
+    # Steps that were lost may still come: it grows and falls.
+    "learner": COUNTERS["learner"] | {"lost_steps", "policy_epoch", "policy_version"},
+}
+"""Of each role, those that are numbers of something, or times that add up."""

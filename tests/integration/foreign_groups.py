@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from contextlib import closing, contextmanager
 
+from aiokafka.conn import collect_hosts, create_conn
+from aiokafka.protocol.coordination import FindCoordinatorRequest
+from aiokafka.protocol.group import (
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
-from infra.kafka.clients import make_admin, make_consumer, make_producer
+from infra.kafka.clients import (
+    faust_broker_settings,
+    make_admin,
+    make_consumer,
+    make_producer,
+)
 from infra.kafka.transactions import commit, make_transactional
 
 
@@ -48,6 +61,38 @@ def member(settings, group, topic):
             assert time.monotonic() < deadline_s, "expected to get partitions"
             consumer.poll(0.1)
         yield consumer
+
+
+@contextmanager
+def odd_member(settings, group, assignment):
+    """Be the only member of a group, to which it has assigned what nobody can read."""
+    config = faust_broker_settings(settings)
+    hosts = collect_hosts(config.pop("bootstrap_servers"))
+
+    async def joined():
+        connection = await create_conn(*hosts[0][:2], **config)
+        found = await connection.send(FindCoordinatorRequest(group, 0))
+        connection.close()
+        connection = await create_conn(found.host, found.port, **config)
+        own = [("own", b"")]
+        join = JoinGroupRequest(group, 60_000, 60_000, "", None, "consumer", own)
+        deadline_s = time.monotonic() + 60
+        while (answer := await connection.send(join)).error_code:
+            assert time.monotonic() < deadline_s, f"error {answer.error_code}"
+            name = getattr(answer, "member_id", "")
+            join = JoinGroupRequest(group, 60_000, 60_000, name, None, "consumer", own)
+        name, generation = answer.member_id, answer.generation_id
+        sync = SyncGroupRequest(group, generation, name, None, [(name, assignment)])
+        assert (await connection.send(sync)).error_code == 0
+        return connection, name
+
+    with closing(asyncio.new_event_loop()) as loop:
+        connection, name = loop.run_until_complete(joined())
+        yield
+        leave = LeaveGroupRequest(group, name)
+        loop.run_until_complete(connection.send(leave))
+        connection.close()
+        loop.run_until_complete(asyncio.sleep(0))
 
 
 def commit_many(settings, offsets_of, topic):

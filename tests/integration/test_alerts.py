@@ -197,6 +197,25 @@ def test_a_stopped_experiment_has_no_alerts(
     assert read_status(settings, name).alerts == ()
 
 
+@pytest.mark.heavy
+def test_what_is_stopped_while_nobody_leads_has_no_alerts(
+    fleet: Fleet, settings: Settings, freeze: Callable[[int], None]
+) -> None:
+    first = fleet.start("--capacity", "cpu=4")
+    name = "stopped-alone"
+    fleet.launch(small(name, *UNTOUCHED))
+    until(lambda: learns(settings, name), "it learns")
+    freeze(pid_of(fleet, name, "processor/0"))
+    until(lambda: shown_alerts(settings, name), "it is told of")
+    first.signal(signal.SIGKILL)
+    with Client(settings) as client:
+        assert client.stop(name).changed
+    assert shown_alerts(settings, name) == ["alert-on"], "nobody is there to tell"
+    fleet.start("--capacity", "cpu=4")
+    until(lambda: read_status(settings, name).alerts == (), "all are over")
+    assert told(settings, name)[-1].reason.endswith("the experiment has ended")
+
+
 def test_a_foreground_run_watches_over_its_own(
     command: Callable[..., Any],
     settings: Settings,

@@ -22,6 +22,7 @@ from infra.monitoring.lag.collector import read_lag
 from infra.monitoring.lag.model import Place, Standing
 from infra.monitoring.lag.monitor import LagMonitor
 from schemas.topics import REPLAY, TRAJECTORIES, group_name, topic_name
+from tests.integration.foreign_groups import odd_member
 from tests.integration.lag_rig import (
     PATIENCE_S,
     Reader,
@@ -291,6 +292,28 @@ def test_a_group_of_the_new_protocol_is_described_as_well(settings, reader):
     assert (group.state, group.members) == ("Stable", 1)
     one = of_partition(look(settings, found), found, 1)
     assert (one.lag, one.owner) == (2, "member-0@127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    "assigned",
+    [
+        "00",
+        "0000 00000001 0003 742074 00000001 00000000 ffffffff",  # a topic "t t"
+        "0000 00000001 0000 00000001 00000000 ffffffff",  # a topic ""
+    ],
+)
+def test_a_group_whose_assignment_is_odd_spoils_no_other(settings, reader, assigned):
+    found = reader()
+    found.write(9)
+    found.commit(4)
+    odd = f"{found.group}-odd"
+    with odd_member(settings, odd, bytes.fromhex(assigned)):
+        report = read_lag(settings, wanted=[found.group, odd])
+    assert of_partition(report, found).lag == 5
+    assert of_group(report, found.group).problem == ""
+    group = of_group(report, odd)
+    assert (group.state, group.members, group.partitions) == ("Stable", 1, ())
+    assert "makes no sense" in group.problem
 
 
 def test_groups_that_share_records_are_left_out(settings, reader):

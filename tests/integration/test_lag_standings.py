@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import uuid
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 
 from infra.kafka.clients import make_producer
 from infra.kafka.delivery import Sender
 from infra.kafka.topic_admin import TopicConfig, delete_topics, ensure_topics
+from infra.monitoring.lag import standings
 from infra.monitoring.lag.model import Place
-from infra.monitoring.lag.standings import StandingsFollower, read_standings, read_told
+from infra.monitoring.lag.standings import StandingsFollower, read_told
 from schemas.codec import encode
 from schemas.records import MetricsPoint, Position
 from schemas.topics import METRICS, TRAJECTORIES, group_name, topic_config, topic_name
@@ -57,14 +61,13 @@ def test_the_newest_standings_are_read_at_once(settings, experiments):
     for position in (1, 2, 3):
         experiments.tell(one, position, held=position)
     experiments.tell(other, 9)
-    found = read_standings(settings, [one, other, "never-launched"])
+    found, rows = read_told(settings, [one, other, "never-launched"])
     assert {p: (s.position, s.held) for p, s in found.items()} == {
         experiments.place(one): (3, 3),
         experiments.place(other): (9, 0),
     }
-    _, rows = read_told(settings, [one])
-    assert rows == {group_name(one, "processor"): 64.0}
-    assert read_standings(settings, []) == {}
+    assert rows == {group_name(name, "processor"): 64.0 for name in (one, other)}
+    assert read_told(settings, []) == ({}, {})
 
 
 def test_standings_are_followed_from_the_last_ones_on(settings, experiments):
@@ -86,3 +89,73 @@ def test_standings_are_followed_from_the_last_ones_on(settings, experiments):
         assert follower.rows_per_record[group_name(other, "processor")] == 64.0
         follower.follow([other])
         assert list(follower.hear()) == [experiments.place(other)]
+
+
+@pytest.fixture
+def ahead(monkeypatch):
+    """This host's clock, for who hears standings, is so many seconds ahead."""
+
+    def set_to(ahead_s):
+        clocks = SimpleNamespace(
+            time=lambda: time.time() + ahead_s, monotonic=time.monotonic
+        )
+        monkeypatch.setattr(standings, "time", clocks)
+
+    return set_to
+
+
+@pytest.fixture
+def telling(experiments):
+    """The first of them tells each half second."""
+    is_over = threading.Event()
+
+    def tell():
+        position = 1
+        while not is_over.wait(0.5):
+            experiments.tell(experiments.names[0], position)
+            position += 1
+
+    thread = threading.Thread(target=tell)
+    thread.start()
+    yield
+    is_over.set()
+    thread.join()
+
+
+@pytest.mark.parametrize("ahead_s", [-40.0, 0.0, 20.0])
+def test_one_look_knows_who_is_there_by_a_clock_that_differs(
+    settings, experiments, telling, ahead, ahead_s
+):
+    one = experiments.names[0]
+    wait_until(lambda: experiments.place(one) in read_told(settings, [one])[0], "one")
+    ahead(ahead_s)
+    found, _ = read_told(settings, [one])
+    age_s = time.time() + ahead_s - found[experiments.place(one)].at_s
+    assert -1 < age_s < 5
+
+
+def test_followers_know_who_is_there_by_a_clock_that_differs(
+    settings, experiments, telling, ahead
+):
+    ahead(20.0)
+    with closing(StandingsFollower(settings)) as follower:
+        follower.follow(experiments.names)
+
+        def is_known():
+            told = follower.hear(0.05).get(experiments.place(experiments.names[0]))
+            return told is not None and told.ahead_s is not None and told
+
+        standing = wait_until(is_known, "how far the clocks are apart")
+    assert standing.ahead_s == pytest.approx(20.0, abs=2)
+    assert abs(time.time() + 20.0 - standing.at_s) < 5
+
+
+def test_who_tells_nothing_any_more_is_silent_for_one_look(
+    settings, experiments, ahead
+):
+    one = experiments.names[0]
+    experiments.tell(one, 5)
+    ahead(20.0)  # it might as well be 20 s ago
+    found, _ = read_told(settings, [one])
+    age_s = time.time() + 20.0 - found[experiments.place(one)].at_s
+    assert age_s > 15

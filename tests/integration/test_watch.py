@@ -12,13 +12,16 @@ from infra.control.experiments import new_run_id
 from infra.control.statuses import publish_status
 from infra.kafka.topic_admin import TopicConfig, ensure_topics
 from infra.monitoring import watch as watch_module
+from infra.monitoring.dashboard.past import TopicPast
 from infra.monitoring.experiment_events import make_event
+from infra.monitoring.follow import MetricsFollower
 from infra.monitoring.lag.model import NO_REPORT, LagReport, Place
+from infra.monitoring.overview import read_overview
 from infra.monitoring.watch import Watch
 from infra.settings import Settings
 from schemas.codec import encode
 from schemas.records import Evaluation, MetricsPoint, PolicyRef, Position
-from schemas.tensors import pack
+from schemas.tensors import Tensor, pack
 from schemas.topics import EVENTS, METRICS, topic_name
 from tests.integration.control_rig import rig  # noqa: F401
 
@@ -108,6 +111,30 @@ def test_values_are_the_topics_and_follow_them(rig, settings, no_lag):  # noqa: 
         rig.sender.send_and_wait(topic_name(METRICS, name), encode(greedy), "e/0")
         until(watch, is_at(name, mean_return=42.0, is_greedy=True), "return")
     assert watch.wait_for_newer(watch.snapshot.at_s, PATIENCE_S) is None
+
+
+def test_a_record_that_cannot_be_used_stops_nothing(rig, settings, no_lag, watch):  # noqa: F811
+    published = rig.launch(rig.spec()).published
+    name = published.experiment.name
+    tell(rig, published, env_steps=100.0)
+    until(watch, is_at(name, env_steps=100), "it has come")
+    broken = Evaluation(
+        name, published.run_id, PolicyRef(0, 1), 9, Tensor("<f8", (3,), "ZSTD", b"?"),
+        pack(np.ones(3, np.int32)), False, now_ms(),
+    )  # fmt: skip
+    rig.sender.send_and_wait(topic_name(METRICS, name), encode(broken), "evaluator/0")
+    tell(rig, published, env_steps=200.0, dead_letters=1.7e308)
+    found = until(watch, is_at(name, env_steps=200), "what comes behind it")
+    assert (found.dead_letters, watch.snapshot.problem) == (0, "")
+    with closing(MetricsFollower(settings, name, published.run_id)) as follower:
+        follower.read_to_end()
+        assert follower.progress.env_steps == 200
+        assert follower.heard_at_ms.keys() == {("learner", 0)}
+    row = next(row for row in read_overview(settings).experiments)
+    assert (row.experiment, row.env_steps, row.mean_return) == (name, 200, None)
+    with closing(TopicPast(settings)) as past:
+        steps = past.history(name, points=600)["series"]["env_steps"]
+        assert [each for each in steps if each is not None][-1] == 200
 
 
 def test_where_roles_stand_is_told_to_who_measures_lag(rig, settings, no_lag):  # noqa: F811

@@ -128,8 +128,11 @@ def _call(expr: Any, series: Sequence[Series], now_s: float) -> Vector:
         if len(values) >= 2:
             pairs = zip(values, values[1:], strict=False)
             grown = sum(b - a if b >= a else b for a, b in pairs)
-            per = {"increase": 1.0, "rate": span_s}[expr.func.name]
-            found[_without_name(_key(each))] = grown / per
+            found[_without_name(_key(each))] = {
+                "increase": grown,
+                "rate": grown / span_s,
+                "delta": values[-1] - values[0],
+            }[expr.func.name]
     return found
 
 

@@ -16,11 +16,13 @@ from infra.monitoring.alert_rules import (
     Look,
     standings,
 )
-from infra.monitoring.lag.judge import Rules
-from infra.monitoring.lag.model import GroupLag
+from infra.monitoring.lag.judge import Rules, judge
+from infra.monitoring.lag.model import ORDER, GroupLag, PartitionLag, State, Verdict
 from schemas.experiment import Spec, from_values
 from tests.unit.lag_samples import group, partition
+from tests.unit.lag_windows import window
 from tests.unit.test_experiment import values
+from tests.unit.test_lag_judge import CASES
 
 BROKEN, WELL, BETWEEN, UNKNOWN = "broken", "well", "in between", "unknown"
 FINE = group(partition(0), partition(1))
@@ -39,6 +41,15 @@ def state_of(look: Look, name: AlertName, role: str) -> str:
     return BROKEN if found.is_broken else WELL if found.is_well else BETWEEN
 
 
+def warned(rule: int, number: int = 0, **figures: Any) -> PartitionLag:
+    verdict = Verdict("WARN", rule, f"rule {rule}")
+    return partition(number, verdict=verdict, **figures)
+
+
+def rates(comes: float | None, goes: float | None) -> dict[str, float | None]:
+    return {"produced_per_s": comes, "consumed_per_s": goes}
+
+
 def late(lag_s: float | None, lag: int | None = 5) -> GroupLag:
     return group(partition(0, lag=lag, lag_s=lag_s), partition(1))
 
@@ -51,14 +62,35 @@ def late(lag_s: float | None, lag: int | None = 5) -> GroupLag:
         ("stalled", group(partition(0), partition(1, "STALLED")), {}, BROKEN),
         ("stalled", group(partition(0, "STOPPED")), {}, BROKEN),
         ("stalled", group(partition(0, "WARN")), {}, WELL),
-        ("stalled", group(partition(0, "LOST")), {}, WELL),
+        # Something as bad, or worse, is no end of it.
+        ("stalled", group(partition(0, "LOST")), {}, BETWEEN),
+        ("stalled", group(partition(0), partition(1, "REWIND")), {}, BETWEEN),
         ("stalled", group(partition(0, "NO_COMMIT"), partition(1, "EMPTY")), {}, WELL),
         ("stalled", None, {}, UNKNOWN),
+        ("stalled", group(), {}, UNKNOWN),
         ("lost-place", group(partition(0, "LOST")), {}, BROKEN),
         ("lost-place", group(partition(0, "REWIND")), {}, BROKEN),
-        ("lost-place", group(partition(0, "STALLED")), {}, WELL),
-        ("growing-lag", group(partition(0, "WARN")), {}, BROKEN),
-        ("growing-lag", group(partition(0, "STALLED")), {}, WELL),
+        ("lost-place", group(partition(0, "STALLED")), {}, BETWEEN),
+        ("lost-place", group(partition(0, "WARN")), {}, WELL),
+        # By the judge's rules: a lag that is late, or near expiry, may well fall.
+        ("growing-lag", group(partition(0), warned(11, 1)), {}, BROKEN),
+        ("growing-lag", group(warned(10)), {}, BETWEEN),
+        ("growing-lag", group(warned(9)), {}, BETWEEN),
+        ("growing-lag", group(warned(8)), {}, BETWEEN),
+        # Who is late by the judge may fall behind further, or not.
+        ("growing-lag", group(warned(10, **rates(9.0, 4.0))), {}, BROKEN),
+        ("growing-lag", group(warned(10, **rates(4.0, 9.0))), {}, BETWEEN),
+        ("growing-lag", group(warned(10, **rates(9.0, 9.0))), {}, BETWEEN),
+        ("growing-lag", group(warned(10, **rates(9.0, None))), {}, BETWEEN),
+        ("growing-lag", group(partition(0, **rates(9.0, 4.0))), {}, WELL),
+        ("growing-lag", group(partition(0, "STALLED")), {}, BETWEEN),
+        ("growing-lag", group(partition(0, "LOST")), {}, BETWEEN),
+        ("growing-lag", FINE, {}, WELL),
+        ("near-expiry", group(partition(0), warned(9, 1)), {}, BROKEN),
+        ("near-expiry", group(warned(8)), {}, BROKEN),
+        ("near-expiry", group(warned(10)), {}, BETWEEN),
+        ("near-expiry", group(partition(0, "LOST")), {}, BETWEEN),
+        ("near-expiry", FINE, {}, WELL),
         # Late, with room between the bound and what is well.
         ("late", late(60.1), {}, BROKEN),
         ("late", late(60.0), {}, BETWEEN),
@@ -67,13 +99,22 @@ def late(lag_s: float | None, lag: int | None = 5) -> GroupLag:
         ("late", late(9.0), {"spec__alerts__lagS": "8"}, BROKEN),
         ("late", late(None, lag=0), {}, WELL),
         ("late", late(None), {}, UNKNOWN),
+        ("late", group(partition(0, "EMPTY", lag=None)), {}, WELL),
+        # Nobody knows for how long waits what is lost.
+        ("late", group(partition(0, "LOST", lag=None), partition(1)), {}, UNKNOWN),
+        ("late", group(partition(0, "LOST", lag=None), partition(1, lag=3, lag_s=1.0)),
+         {}, BETWEEN),
+        ("late", group(partition(0, "LOST", lag=None), partition(1, lag=3, lag_s=61.0)),
+         {}, BROKEN),
         # What is turned off is well, also for an alert that is on.
         ("stalled", group(partition(0, "STALLED")),
          {"spec__alerts__stalledAfterS": "null"}, WELL),
         ("lost-place", group(partition(0, "LOST")),
          {"spec__alerts__lostPlace": "false"}, WELL),
-        ("growing-lag", group(partition(0, "WARN")),
+        ("growing-lag", group(warned(11)),
          {"spec__alerts__growingForS": "null"}, WELL),
+        ("near-expiry", group(warned(9)),
+         {"spec__alerts__nearExpiry": "false"}, WELL),
         ("late", late(1e6), {"spec__alerts__lagS": "null"}, WELL),
         # Who is paused or stopped has no duty to keep up.
         ("stalled", group(partition(0, "STALLED")), {"spec__state": "paused"}, WELL),
@@ -141,6 +182,45 @@ def test_losses_that_were_left_out_are_told_of_for_a_minute() -> None:
         assert state_of(look, "nonfinite-loss", "learner") == expected
 
 
+@pytest.mark.parametrize("before", ["STALLED", "STOPPED", "LOST", "REWIND", "WARN"])
+def test_a_group_that_gets_worse_does_well_by_no_rule(before: State) -> None:
+    """What is on goes off only when all that is as bad is over."""
+    warnings = [warned(rule) for rule in (8, 9, 10, 11)]
+    ill = warnings if before == "WARN" else [partition(0, before)]
+    for one in ill:
+        found = standings(Look(spec(), {"processor": group(one, partition(1))}))
+        broken = {key for key, standing in found.items() if standing.is_broken}
+        for after in ORDER[: ORDER.index(before) + 1]:
+            worse = group(partition(0, after), partition(1))
+            now = standings(Look(spec(), {"processor": worse}))
+            for key in broken:
+                assert not now[key].is_well, (key, before, after)
+
+
+def test_the_reason_that_one_is_over_says_what_is_not_well() -> None:
+    warning = Look(spec(), {"processor": group(warned(10), partition(1))})
+    found = standings(warning)[AlertKey("stalled", "processor")]
+    assert found.is_well and found.reason == "it is WARN now"
+    fine = standings(Look(spec(), {"processor": FINE}))
+    assert fine[AlertKey("stalled", "processor")].reason == "it does well"
+
+
+def test_rules_of_the_judge_are_taken_for_what_they_are() -> None:
+    """By what they say: their numbers are the judge's."""
+    verdicts = [judge(window(*case.looks), Rules()) for case in CASES]
+    seen = set()
+    for verdict in verdicts:
+        found = group(partition(0, verdict=verdict))
+        look = Look(spec(), {"processor": found})
+        grows = state_of(look, "growing-lag", "processor") == BROKEN
+        expires = state_of(look, "near-expiry", "processor") == BROKEN
+        is_warned = verdict.state == "WARN"
+        assert grows == (is_warned and "the lag grows" in verdict.reason)
+        assert expires == (is_warned and "expire" in verdict.reason)
+        seen |= {verdict.rule} if is_warned else set()
+    assert seen == {8, 9, 10, 11}
+
+
 def test_an_archiver_is_judged_where_there_is_one() -> None:
     found = {"archiver": group(partition(0, "STALLED"))}
     assert state_of(Look(spec(), found), "stalled", "archiver") == WELL
@@ -158,6 +238,15 @@ def test_the_reason_names_the_worst_partition_and_how_many() -> None:
     one = Look(spec(), {"processor": group(partition(3, "STOPPED"))})
     assert standings(one)[AlertKey("stalled", "processor")].reason == (
         "STOPPED: rollstream.e.trajectories[3]: because 3"
+    )
+
+
+def test_a_late_one_that_grows_says_by_how_much() -> None:
+    late_one = group(warned(10, **rates(12.0, 4.5)))
+    found = standings(Look(spec(), {"processor": late_one}))
+    assert found[AlertKey("growing-lag", "processor")].reason == (
+        "WARN: rollstream.e.trajectories[0]: 12 records come each second, "
+        "4.5 are handled"
     )
 
 

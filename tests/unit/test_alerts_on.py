@@ -28,6 +28,13 @@ def test_one_that_is_told_again_is_one():
     assert [t.reason for t in on(event(), event(reason="late: 95 s"))] == ["late: 95 s"]
 
 
+def test_of_those_of_one_time_the_last_is_the_newest():
+    alerts = AlertsOn("run")
+    for reason in ("late: 1", "stalled: 2", "late: 3"):
+        alerts.add(event(reason=reason), 1_000)
+    assert [told.reason for told in alerts.on(1.0)] == ["late: 3", "stalled: 2"]
+
+
 def test_others_end_their_own():
     first, second = event(), event(reason="stalled: 9 s")
     other_role = event("alert-off", role="learner")
@@ -38,6 +45,8 @@ def test_others_end_their_own():
 
 def test_other_kinds_are_no_alerts_that_are_on():
     assert on(event("worker-failed"), event("alert-on", run_id="before")) == ()
+    mild = replace(event(), severity="info")
+    assert on(mild) == () == on(event(), mild), "nothing that anybody is to see"
 
 
 def test_no_more_are_kept_than_there_can_be():

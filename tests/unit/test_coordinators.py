@@ -28,6 +28,7 @@ class Brokers:
         self.of = defaultdict(lambda: 1)
         self.errors = defaultdict(list)
         self.asked = []
+        self.assigned = {}
         self.connected = []
         self.is_silent = self.hangs_up = False
 
@@ -60,6 +61,9 @@ class Brokers:
         return SimpleNamespace(error_code=code, topics=None if code else topics)
 
     def _classic(self, group):
+        if group in self.assigned:
+            member = ("m", "odd", "/h", b"", self.assigned[group])
+            return 0, group, "Stable", "consumer", "own", [member]
         # version 0; topic "t": partitions 0, 2; no user data
         assigned = bytes.fromhex(
             "0000 00000001 0001 74 00000002 00000000 00000002 ffffffff"
@@ -182,6 +186,30 @@ def test_members_are_told_by_the_protocol_of_the_group(asks):
     assert (consumer.state, consumer.members) == ("Reconciling", 1)
     assert consumer.owners == {("t", 1): "c@h"}
     assert found["gone"].description is None and found["gone"].committed
+
+
+ODD_TOPIC = "0000 00000001 0003 742074 00000001 00000000 ffffffff"  # "t t"
+NO_TOPIC = "0000 00000001 ffff 00000001 00000000 ffffffff"
+EMPTY_TOPIC = "0000 00000001 0000 00000001 00000000 ffffffff"
+NEGATIVE = "0000 00000001 0001 74 00000001 ffffffff ffffffff"
+NOT_TEXT = "0000 00000001 0001 ff 00000001 00000000 ffffffff"
+CUT = "0000 7fffffff 0001 74"
+
+
+@pytest.mark.parametrize(
+    "assigned", ["00", ODD_TOPIC, NO_TOPIC, EMPTY_TOPIC, NEGATIVE, NOT_TEXT, CUT]
+)
+def test_a_group_whose_assignment_is_odd_spoils_no_other(asks, brokers, assigned):
+    brokers.assigned["odd"] = bytes.fromhex(assigned)
+    names = ["a", "odd", "z"]
+    found = asks.ask(names, dict.fromkeys(names, "classic"), PATIENCE_S)
+    for name in ("a", "z"):
+        assert found[name].description.owners and found[name].committed
+        assert found[name].problem == found[name].description.problem == ""
+    odd = found["odd"]
+    assert (odd.committed, odd.problem) == (found["a"].committed, "")
+    assert (odd.description.members, odd.description.owners) == (1, {})
+    assert odd.description.problem == "what is assigned to odd@h makes no sense"
 
 
 def test_the_new_protocols_request_is_what_kafka_expects():

@@ -163,7 +163,10 @@ def test_before_the_first_look_there_is_an_empty_snapshot(static):
         found = json.loads(ask(url, "/api/snapshot")[2])
     assert found == {
         "at_s": 0.0, "problem": "", "experiments": [],
-        "lag": {"at_s": 0.0, "took_s": 0.0, "problem": "", "groups": []},
+        "lag": {
+            "at_s": 0.0, "took_s": 0.0, "problem": "", "groups": [],
+            "left_out": {"groups": 0, "partitions": 0},
+        },
     }  # fmt: skip
 
 

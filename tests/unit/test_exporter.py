@@ -116,7 +116,7 @@ def test_an_experiment(scrape):
     for name, value in {
         "env_steps_total": 5_000, "env_steps_per_second": 250, "updates_total": 300,
         "updates_per_second": 30, "episodes_total": 40, "policy_version": 12,
-        "return": 33.5, "loss": 0.25, "dead_letters_total": 2, "lost_steps_total": 1,
+        "return": 33.5, "loss": 0.25, "dead_letters_total": 2, "lost_steps": 1,
         "duplicate_steps_total": 6, "samples_per_insert": 8, "learner_wait_ratio": 0.1,
         "policy_adoption_seconds": 0.7, "worker_silent_seconds": 1, "alerts": 1,
     }.items():  # fmt: skip
@@ -180,6 +180,24 @@ def test_a_learner_that_goes_back_to_a_checkpoint_counts_on_from_where_it_was(sc
     afresh = replace(VIEW, run_id="another", env_steps=3, processes=())
     found = scrape(replace(SNAPSHOT, experiments=(afresh,)))
     assert of(found, "rollstream_env_steps_total", experiment="e") == 3
+
+
+def test_counters_of_a_process_that_begins_anew_begin_at_0_and_what_falls_falls(scrape):
+    learner = {"role": "learner", "index": "0"}
+    told = []
+    for waited_s, published, lost in ((3_000.0, 40.0, 64), (0.5, 0.0, 0)):
+        of_it = process("learner", waited_data_s=waited_s, published=published)
+        experience = replace(VIEW.experience, lost_steps=lost)
+        view = replace(VIEW, experience=experience, processes=(of_it,))
+        found = scrape(replace(SNAPSHOT, experiments=(view,)))
+        told.append(
+            (
+                of(found, "rollstream_process_waited_data_seconds_total", **learner),
+                of(found, "rollstream_process_published_total", **learner),
+                of(found, "rollstream_lost_steps", experiment="e"),
+            )
+        )
+    assert told == [(3_000, 40, 64), (0.5, 0, 0)]
 
 
 def test_what_is_not_known_has_no_series(scrape):
@@ -260,6 +278,7 @@ def test_of_too_many_partitions_the_worst_are_shown(scrape, monkeypatch):
         if name == "kafka_consumergroup_group_lag"
     }
     assert shown == {"1", "4"}
+    assert of(found, "rollstream_exporter_left_out_partitions") == 3
     assert of(found, "rollstream_exporter_left_out_partitions") == 3
     assert of(found, "kafka_consumergroup_group_sum_lag") == sum(range(5))
 

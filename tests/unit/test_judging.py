@@ -181,6 +181,19 @@ def test_nobody_is_alerted_of_roles_that_end(played: Played) -> None:
     assert [offset for offset, _ in played.over] == [7, 8] and played.kept[-1] == set()
 
 
+def test_one_that_is_not_judged_yet_is_not_over(played: Played) -> None:
+    """A new leader makes sure of its topics first, and reads its metrics."""
+    played.attend(published(7))
+    assert (played.over, played.kept) == ([], [set()])
+
+
+@pytest.mark.parametrize("state", ["running", "stopped"])
+def test_a_new_leader_knows_what_was_over_before(played: Played, state: str) -> None:
+    played.state = "finished" if state == "running" else "pending"
+    played.attend(published(7, spec__state=state))
+    assert played.over == [(7, "the experiment has ended")]
+
+
 def test_what_is_deleted_is_watched_no_more(
     played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:

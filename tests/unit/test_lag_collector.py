@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import Future
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -12,11 +14,15 @@ from infra.errors import KafkaUnavailable
 from infra.kafka.coordinators import SILENT, GroupAnswer
 from infra.kafka.group_protocol import GroupDescription
 from infra.kafka.identity import TopicIdentity
-from infra.monitoring.lag.collector import Look, _places, report_of
-from infra.monitoring.lag.groups import Group, Groups
-from infra.monitoring.lag.model import LagReport, Place, Sample
-from infra.monitoring.lag.own_groups import experiment_of, topic_of
+from infra.monitoring import alert_rules, follow, run_fold
+from infra.monitoring.lag.collector import _ahead_s, _places
+from infra.monitoring.lag.groups import Group, Groups, list_groups
+from infra.monitoring.lag.model import LagReport, Place, Sample, Standing
+from infra.monitoring.lag.own_groups import LEARNS, READS, experiment_of, topic_of
+from infra.monitoring.lag.reports import Look, report_of
 from infra.monitoring.lag.window import Window
+from infra.settings import Settings
+from rollstream import lag_groups
 
 T0, T1 = Place("g", "t", 0), Place("g", "t", 1)
 SAMPLE = Sample(100.0, committed=8, begin=0, end=10, stable_end=10, topic_id="id")
@@ -45,6 +51,12 @@ def test_our_groups_are_known_by_their_names(name, topic):
     assert experiment_of(name) == ("cart-1" if topic else None)
 
 
+def test_who_reads_what_is_said_once():
+    assert READS is run_fold.READS and follow.READS is LEARNS
+    assert {role: READS[role] for role in LEARNS} == LEARNS
+    assert set(alert_rules.GROUP_ROLES) == set(READS)
+
+
 def test_what_is_committed_assigned_or_ours_is_looked_at():
     ours = "rollstream.e.learner"
     groups = {
@@ -60,12 +72,13 @@ def test_what_is_committed_assigned_or_ours_is_looked_at():
 
 
 def test_what_cannot_be_looked_at_is_told():
-    where = {("t", 0): 1, ("t", 1): 1, ("t", 2): 1, ("gone", 0): 1}
+    where = {("t", -1): 1, ("t", 0): 1, ("t", 1): 1, ("t", 2): 1, ("gone", 0): 1}
     topics = {"t": TopicIdentity("a", 2, frozenset({1}))}
     places, unread = _places({"g": group(where)}, topics, {"gone": "no such topic"})
     assert places == [T0]
     assert unread == {
         T1: "no broker leads it",
+        Place("g", "t", -1): "there is no such partition any more",
         Place("g", "t", 2): "there is no such partition any more",
         Place("g", "gone", 0): "no such topic",
     }
@@ -106,6 +119,37 @@ def test_many_problems_are_told_in_one_line():
     assert found.problem == "late; t[0]: away (and 2 more partitions)"
 
 
+@pytest.mark.parametrize("rows", [math.inf, -math.inf, math.nan, 1e308])
+@pytest.mark.parametrize("committed", [0, 8, 10])
+def test_steps_that_are_no_number_are_not_known(rows, committed):
+    windows = {T0: Window(replace(SAMPLE, committed=committed))}
+    (found,) = report_of(look({T0: SAMPLE}, g=group({})), windows, {"g": rows}).groups
+    assert found.lag == 10 - committed
+    assert found.lag_env_steps in (None, 0)
+
+
+def test_a_partition_that_makes_no_sense_spoils_no_other():
+    other = Place("h", "t", 0)
+    windows = {T0: Window(), T1: Window(SAMPLE), other: Window(SAMPLE)}
+    seen = look(dict.fromkeys(windows, SAMPLE), g=group({}), h=group({}))
+    one, two = report_of(seen, windows, {}).groups
+    assert [each.place for each in one.partitions] == [T1]
+    assert one.problem.startswith(
+        "t[0]: it makes no sense to us: ValueError: no sample"
+    )
+    assert (two.lag, two.problem) == (2, "")
+
+
+def test_how_far_the_clocks_are_apart_is_said_by_who_told_something_last():
+    told = {
+        T0: Standing(1, 0, 50.0, ahead_s=7.0),
+        T1: Standing(1, 0, 60.0, ahead_s=8.0),
+        Place("h", "t", 0): Standing(1, 0, 70.0),
+    }
+    assert _ahead_s(told) == 8.0
+    assert _ahead_s({}) == 0.0
+
+
 class Broker:
     """Lists groups, and coordinates them."""
 
@@ -114,6 +158,7 @@ class Broker:
         self.errors = []
         self.answers = {}
         self.described = []
+        self.odd = ""
 
     def list(self, name, state="STABLE", kind="CLASSIC", simple=False):
         self.listed[name] = SimpleNamespace(
@@ -133,7 +178,7 @@ class Broker:
         self.described.append(dict(describe))
         found = {g: self.answers.get(g, GroupAnswer({})) for g in groups}
         for name in describe:
-            description = GroupDescription("Stable", 2, {("t", 0): "c@h"})
+            description = GroupDescription("Stable", 2, {("t", 0): "c@h"}, self.odd)
             found[name] = GroupAnswer(found[name].committed, description)
         return found
 
@@ -194,6 +239,17 @@ def test_members_are_asked_for_again_after_a_change(broker):
     assert read(groups, broker)["a"].owners == {}
 
 
+def test_what_is_odd_with_members_is_told_in_each_look(broker):
+    groups, broker.odd = Groups(["a"]), "what is assigned to c@h makes no sense"
+    broker.list("a")
+    broker.answers["a"] = GroupAnswer({("t", 0): 1})
+    for _ in range(2):
+        found = read(groups, broker)["a"]
+        assert (found.problem, found.members) == (broker.odd, 2)
+        assert found.committed == {("t", 0): 1}
+    assert broker.described[1] == {}, "it is remembered"
+
+
 def test_a_group_that_is_named_is_there_anyway(broker):
     found = read(Groups(["a"]), broker)
     assert found == {"a": Group("", None, committed={})}
@@ -226,6 +282,18 @@ def test_brokers_that_cannot_list_are_unavailable(broker):
         read(Groups(["a"]), broker)
     broker.list("a")  # of another broker
     assert list(read(Groups(lambda name: True), broker)) == ["a"]
+
+
+def test_groups_are_listed_as_far_as_brokers_answer(broker, monkeypatch):
+    monkeypatch.setattr(lag_groups, "make_admin", lambda settings: broker)
+    chosen = lag_groups.Choice(Settings(), None, None)
+    broker.errors = [KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS)]
+    with pytest.raises(KafkaUnavailable, match="do not answer"):
+        chosen._experiments()
+    broker.list("rollstream.e.learner")
+    broker.list("foreign")
+    assert chosen._experiments() == {"e"}
+    assert list(list_groups(broker, 1.0)) == ["rollstream.e.learner", "foreign"]
 
 
 def test_coordinators_that_are_all_silent_are_an_outage(broker):

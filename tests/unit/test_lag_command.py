@@ -153,7 +153,7 @@ def test_escapes_in_names_are_harmless(lag):
 @pytest.mark.parametrize(
     ("experiment", "regex", "wanted"),
     [
-        ("e", None, ["processor", "archiver", "learner"]),
+        ("e", None, ["processor", "learner", "archiver"]),
         ("e", "learn", ["learner"]),
         ("e", r"\.e\.proc", ["processor"]),
         ("e", "other", []),

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import math
 
-import pytest
-
-from infra.kafka.reading import Message
-from infra.monitoring import role_views
+from infra.monitoring.alerts_on import AlertsOn
+from infra.monitoring.event_log import LoggedEvent
 from infra.monitoring.experiment_events import make_event
 from infra.monitoring.lag_history import ROLE, history_values
 from infra.monitoring.progress import Progress
-from infra.monitoring.role_views import read_told
-from infra.settings import Settings
-from schemas.codec import encode
+from infra.monitoring.told_events import told_of
 from schemas.records import MetricsPoint
 from tests.unit.lag_samples import group, partition
 
@@ -47,7 +43,7 @@ def test_progress_counts_no_process_of_that_role() -> None:
     assert progress.total(ROLE, "lag_records/processor") == 0
 
 
-def test_an_alert_that_is_over_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_alert_that_is_over_is_not_shown() -> None:
     events = [
         make_event("e", run, role, 0, kind, severity, reason)
         for run, role, kind, severity, reason in (
@@ -62,12 +58,16 @@ def test_an_alert_that_is_over_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> 
             ("r", "learner", "alert-on", "alert", "stalled: once more"),
         )
     ]
-    messages = [Message("t", 0, n, 1000, "k", encode(e)) for n, e in enumerate(events)]
-    monkeypatch.setattr(role_views, "read_to_end", lambda *_: iter(messages))
-    found = read_told(Settings(), "e", "r", 5000)
+    logged = [LoggedEvent(n, 1000 + n, event) for n, event in enumerate(events)]
+    found = told_of(logged, "r", 5000)
     assert [(told.role, told.kind, told.reason) for told in found] == [
         ("learner", "alert-on", "stalled: once more"),
         ("learner", "lost-steps", "3 steps"),
         ("processor", "alert-on", "late: by 70 s"),
     ]
-    assert {told.age_ms for told in found} == {4000}
+    assert [told.age_ms for told in found] == [3992, 3997, 3998]
+    fold = AlertsOn("r")
+    for each in logged:
+        fold.add(each.event, each.at_ms)
+    alerts = tuple(told for told in found if told.kind == "alert-on")
+    assert fold.on(5.0) == alerts, "who watches sees the same"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
 from infra.errors import KafkaUnavailable
 from infra.monitoring.lag import monitor as module
-from infra.monitoring.lag.collector import Look
 from infra.monitoring.lag.groups import Group
 from infra.monitoring.lag.model import NO_REPORT, Place, Sample
 from infra.monitoring.lag.monitor import LagMonitor
+from infra.monitoring.lag.reports import Look
 
 T0, T1 = Place("g", "t", 0), Place("g", "t", 1)
 PATIENCE_S = 30.0
@@ -120,6 +121,38 @@ def test_a_fault_of_ours_ends_nothing(script, monitor, caplog):
     assert reported(monitor, 1.0).problem == ""
     told = [r for r in caplog.records if r.name == "rollstream.lag"]
     assert len(told) == 1, "once, not each second"
+
+
+class Faulty(module.Window):
+    """Of partition 1 the first sample is more than it can take."""
+
+    is_ill = True
+
+    def add(self, sample):
+        if sample.end == 13 and Faulty.is_ill:
+            Faulty.is_ill = False
+            raise OverflowError("too large")
+        super().add(sample)
+
+
+def test_a_partition_that_makes_no_sense_spoils_no_other(script, monitor, monkeypatch):
+    monkeypatch.setattr(module, "Window", Faulty)
+    looks = [seen(at_s, T0, T1) for at_s in (1.0, 2.0)]
+    script.looks = [
+        replace(each, samples=dict(each.samples) | {T1: Sample(at_s, 5, 0, 13, 13)})
+        for at_s, each in zip((1.0, 2.0), looks, strict=True)
+    ]
+    reports = []
+    publish = monitor._publish
+    monitor._publish = lambda report: (reports.append(report), publish(report))
+    monitor.start()
+    (well,) = reported(monitor, 2.0).groups
+    (ill,) = next(report for report in reports if report.at_s == 1.0).groups
+    assert [each.place for each in ill.partitions] == [T0]
+    assert ill.problem == "t[1]: it makes no sense to us: OverflowError: too large"
+    assert [each.place for each in well.partitions] == [T0, T1], "it begins anew"
+    assert well.problem == ""
+    assert script.made == 1, "with the same clients"
 
 
 def test_standings_are_asked_for_each_time(script):

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
+import pytest
+
 from infra.kafka.reading import Message
-from infra.monitoring.lag.model import Place, Standing
+from infra.monitoring.lag import standings
+from infra.monitoring.lag.clock_gap import ClockGap
+from infra.monitoring.lag.figures import assess
+from infra.monitoring.lag.model import Place, Sample, Standing
 from infra.monitoring.lag.standings import Standings
-from schemas.codec import encode
+from infra.monitoring.lag.window import Window
+from schemas.codec import decode, encode
 from schemas.records import MetricsPoint, Position
 
 TRAJECTORIES, REPLAY = "rollstream.e.trajectories", "rollstream.e.replay"
@@ -85,3 +93,105 @@ def test_steps_of_a_record_are_those_of_what_was_read():
         told("archiver", env_steps=128.0, records=2.0),
     )
     assert found.rows_per_record == {PROCESSOR: 48.0, "rollstream.e.archiver": 64.0}
+
+
+@pytest.mark.parametrize(
+    "steps, batches",
+    [
+        (math.inf, 1.0),
+        (math.inf, math.inf),
+        (math.nan, 1.0),
+        (1e308, 1.0),
+        (1.0, 5e-324),
+        (2e9, 1.0),
+        (1.0, math.inf),
+        (-5.0, 1.0),
+        (5.0, -1.0),
+    ],
+)
+def test_numbers_that_make_no_sense_are_no_steps_of_a_record(steps, batches):
+    found = hear(
+        told("processor", env_steps=steps, batches=batches),
+        told("archiver", env_steps=128.0, records=2.0),
+    )
+    assert found.rows_per_record == {"rollstream.e.archiver": 64.0}
+
+
+def test_sums_that_overflow_are_no_steps_of_a_record():
+    found = hear(
+        told("processor", index=0, env_steps=1.7e308, batches=1.0),
+        told("processor", index=1, env_steps=1.7e308, batches=1.0),
+    )
+    assert found.rows_per_record == {}
+
+
+def test_positions_that_there_cannot_be_are_passed_over():
+    odd = [(-1, 5, 0), (1, -5, 0), (2, 5, -1)]
+    found = hear(
+        told("processor", *((TRAJECTORIES, *each) for each in odd)),
+        told("processor", (TRAJECTORIES, 0, 5, 0)),
+    )
+    assert list(found.by_place) == [Place(PROCESSOR, TRAJECTORIES, 0)]
+
+
+def test_what_is_kept_is_bounded_and_what_is_told_now_stays(monkeypatch):
+    monkeypatch.setattr(standings, "MOST_PLACES", 8)
+    monkeypatch.setattr(standings, "MOST_PROCESSES", 4)
+    found = Standings("e")
+    for number in range(100):
+        found.hear(told("processor", (TRAJECTORIES, 0, number, 0), index=0))
+        odd = [(TRAJECTORIES, 1_000 + 5 * number + n, 7, 0) for n in range(5)]
+        found.hear(told("processor", *odd, index=1_000 + number))
+    assert len(found.by_place) == 8
+    assert found.by_place[Place(PROCESSOR, TRAJECTORIES, 0)].position == 99
+    assert len(found._points) == 4 and ("processor", 0) in found._points
+
+
+NOW_S = 1_700_000_000.0
+
+
+def live(ahead_s, seconds=5, clock=None):
+    """Standings of a learner that told each second, up to now by the broker's clock."""
+    found = Standings("e", clock)
+    for second in range(seconds):
+        at_s = NOW_S - seconds + 1 + second
+        message = told("learner", (REPLAY, 0, 10 + second, 0), can_learn=1.0)
+        point = decode(message.value, MetricsPoint)
+        found.add(point, at_s, heard_s=at_s + 0.02 + ahead_s)
+    return found
+
+
+@pytest.mark.parametrize("ahead_s", [-60.0, 0.0, 8.0, 20.0, 120.0])
+def test_a_clock_that_differs_makes_nobody_silent_and_no_record_old(ahead_s):
+    place = Place(LEARNER, REPLAY, 0)
+    standing = live(ahead_s).by_place[place]
+    ours_s = NOW_S + ahead_s
+    assert standing.at_s == pytest.approx(ours_s, abs=0.1)
+    assert standing.ahead_s == pytest.approx(ahead_s, abs=0.1)
+    sample = Sample(
+        ours_s + 0.5, committed=4, begin=0, end=50, stable_end=50, standing=standing,
+        next_at_s=NOW_S - 3, ahead_s=standing.ahead_s,
+    )  # fmt: skip
+    found = assess(place, Window(sample), rows_per_record=None)
+    assert found.verdict.state == "OK", found.verdict
+    assert (found.current, found.lag_s) == (14, pytest.approx(3.5, abs=0.2))
+
+
+def test_who_is_gone_is_silent_by_a_clock_that_is_ahead():
+    place = Place(LEARNER, REPLAY, 0)
+    standing = live(20.0).by_place[place]
+    sample = Sample(NOW_S + 35, 4, 0, 50, 50, standing=standing)
+    found = assess(place, Window(sample), rows_per_record=None)
+    assert found.verdict.state == "STOPPED", "it told nothing for 15 s"
+
+
+def test_another_experiment_shows_how_far_the_clocks_are_apart():
+    clock = ClockGap()
+    other = Standings("other", clock)
+    other.hear(told("learner", (REPLAY, 0, 1, 0), experiment="other"))
+    live(20.0, clock=clock)
+    told_once = told("processor", ("rollstream.other.trajectories", 0, 1, 0),
+                     experiment="other", at_s=int(NOW_S) - 30)  # fmt: skip
+    other.hear(told_once)
+    (standing,) = other.by_place.values()
+    assert standing.at_s == pytest.approx(NOW_S - 10, abs=0.1)

@@ -168,6 +168,25 @@ def test_a_record_that_was_read_dates_what_came_before_all_ends() -> None:
     assert ends.appended_at_s(50) == pytest.approx(25.25)
 
 
+def test_a_records_time_that_is_known_better_counts() -> None:
+    ends = Ends()
+    ends.add(100, 50.0, 0)
+    ends.add_record(0, -60.0)
+    ends.add_record(0, 0.0)  # the clocks are 60 s apart
+    assert ends.appended_at_s(50) == pytest.approx(25.25)
+    ends.add_record(0, 70.0)
+    assert ends.appended_at_s(50) == pytest.approx(50.0)
+
+
+def test_a_sample_of_the_end_is_no_records_time() -> None:
+    ends = Ends()
+    ends.add(100, 50.0, None)
+    ends.add(110, 60.0, None)
+    ends.add_record(100, 10.0)
+
+    assert ends.appended_at_s(100) == pytest.approx(50.5)
+
+
 def test_a_time_that_cannot_be_is_not_believed() -> None:
     ends = Ends()
     ends.add(100, 50.0, 0)

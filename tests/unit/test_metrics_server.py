@@ -100,8 +100,18 @@ def test_who_is_answered(port, path, method, headers, expected):
     assert ask(port, path, method, **headers)[0] == expected
 
 
-def test_a_head_has_no_body(port):
-    assert ask(port, method="HEAD")[1] == b""
+@pytest.mark.parametrize("path", ["/metrics", "/healthz", "/", "/nowhere"])
+def test_a_head_has_the_headers_of_a_get_and_no_body(port, path):
+    # Clients do not look for a body: what is sent is read as it is.
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as client:
+        client.sendall(f"HEAD {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+        sent = b"".join(iter(lambda: client.recv(65_536), b""))
+    head, _, body = sent.partition(b"\r\n\r\n")
+    assert body == b""
+    status, whole, headers = ask(port, path)
+    assert head.split()[1] == str(status).encode()
+    assert f"Content-Length: {len(whole)}".encode() in head
+    assert headers["Content-Type"].encode() in head
 
 
 def test_where_others_may_ask_they_may_use_any_name(source):

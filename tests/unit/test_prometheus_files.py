@@ -65,9 +65,11 @@ def test_what_is_asked_for_is_exported(text):
 @pytest.mark.parametrize(
     "text", [q for _, q in queries()] + [r["expr"] for r in RULES.values()]
 )
-def test_only_counters_have_rates(text):
+def test_only_counters_have_rates_and_only_others_have_differences(text):
     for name in re.findall(r"(?:rate|increase)\((\w+)", text):
         assert name.endswith("_total")
+    for name in re.findall(r"delta\((\w+)", text):
+        assert not name.endswith("_total")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ from infra.kafka.reading import Message
 from infra.monitoring.counter_rates import CounterRates
 from infra.monitoring.experience import GONE_S
 from infra.monitoring.lag.model import Place, Standing
-from infra.monitoring.run_fold import MAX_PROCESSES, MAX_VALUES, RunFold
+from infra.monitoring.metric_records import MAX_VALUES
+from infra.monitoring.run_fold import RunFold
+from infra.monitoring.run_metrics import MAX_PROCESSES
 from infra.monitoring.value_kinds import COUNTERS
 from learner.counters import Counters
 from schemas.codec import encode

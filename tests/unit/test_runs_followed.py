@@ -69,6 +69,25 @@ def test_of_too_many_the_newest_are_followed(runs, monkeypatch):
     assert shown(runs) == ["day-2", "day-3"]
 
 
+def test_a_run_that_goes_on_is_followed_before_newer_ones_that_are_over(
+    runs, monkeypatch
+):
+    monkeypatch.setattr(runs_followed, "MAX_RUNS", 2)
+    for day in (1, 2, 3, 4):
+        run_id = f"2026113{day}T000000-abcdef"
+        publish(f"day-{day}", run_id=run_id)
+        if day in (2, 4):
+            status = make_status(f"day-{day}", run_id, "experiment", 0, "stopped", "")
+            Control.newest.statuses[f"day-{day}"] = status
+    assert shown(runs) == ["day-1", "day-3"]
+    of_before = make_status("day-3", "another", "experiment", 0, "failed", "")
+    Control.newest.statuses["day-3"] = of_before
+    assert shown(runs) == ["day-1", "day-3"], "it says nothing of this run"
+    over = make_status("day-1", "20261131T000000-abcdef", "experiment", 0, "failed", "")
+    Control.newest.statuses["day-1"] = over
+    assert shown(runs) == ["day-3", "day-4"]
+
+
 def test_groups_of_runs_that_are_over_are_named(runs):
     publish("e", "f")
     runs.look()

@@ -1,7 +1,8 @@
 from pathlib import Path
+from typing import get_args
 
 import pytest
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from infra.control.role_environment import role_environment
 from infra.errors import SettingsError
@@ -130,11 +131,27 @@ def test_a_webhook_is_never_printed(address):
         assert address not in shown
 
 
-def test_roles_are_not_told_the_webhook(monkeypatch):
-    monkeypatch.setenv("ROLLSTREAM_ALERT_WEBHOOK", "https://h.example/a")
+def test_roles_are_told_no_secret_but_the_one_that_they_need(monkeypatch):
+    """They import modules of others; whatever becomes a setting is withheld as well."""
+    secrets = {
+        field.validation_alias
+        for field in Settings.model_fields.values()
+        if SecretStr in get_args(field.annotation)
+    }
+    assert secrets >= {
+        "ROLLSTREAM_ALERT_WEBHOOK",
+        "ROLLSTREAM_DASHBOARD_TOKEN",
+        "ROLLSTREAM_REGISTRY_TOKEN",
+    }
+    settings = load_settings().at("a:1", "z:2")
+    for name in secrets:
+        monkeypatch.setenv(name, "https://h.example/a")
+    # Settings are found in either case.
+    monkeypatch.setenv("rollstream_registry_token", "b")
     monkeypatch.setenv("ROLLSTREAM_LOG_LEVEL", "debug")
-    found = role_environment(load_settings().at("a:1", "z:2"))
-    assert "ROLLSTREAM_ALERT_WEBHOOK" not in found
+    found = role_environment(settings)
+    told = {name for name in found if name.upper() in secrets}
+    assert told == {"ROLLSTREAM_KAFKA_SASL_PASSWORD"}
     assert found["ROLLSTREAM_LOG_LEVEL"] == "debug"
 
 

@@ -9,7 +9,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from infra.monitoring.lag.plain import plain_report
+from infra.monitoring.dashboard.lag_shown import lag_values
 from infra.monitoring.snapshot import Snapshot
 
 # Names and reasons come from topics: longer ones are nobody's.
@@ -43,7 +43,9 @@ def snapshot_values(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "at_s": snapshot.at_s,
         "problem": snapshot.problem,
-        "lag": plain_report(snapshot.lag),
+        "lag": lag_values(
+            snapshot.lag, [each.experiment for each in snapshot.experiments]
+        ),
         "experiments": snapshot.experiments,
     }
 

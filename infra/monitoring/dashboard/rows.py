@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from infra.kafka.reading import Message
 from infra.monitoring.lag_history import LAG_RECORDS, LAG_S, ROLE, value_name
-from schemas.codec import decode_or_none
+from infra.monitoring.metric_records import metric_or_none, returns_of
 from schemas.records import EpisodesFinished, Evaluation, MetricsPoint
 
 TRACKS: dict[str, tuple[str, ...]] = {
@@ -57,7 +57,7 @@ def row_of(message: Message) -> Row | None:
 
 
 def _figures(message: Message, at_s: float) -> Row | None:
-    point = decode_or_none(message.value, MetricsPoint)
+    point = metric_or_none(message.value, MetricsPoint)
     if point is None or not point.values:
         return None
     track, names = _FIGURES[message.key]
@@ -66,20 +66,21 @@ def _figures(message: Message, at_s: float) -> Row | None:
 
 
 def _episodes(message: Message, at_s: float) -> Row | None:
-    found = decode_or_none(message.value, EpisodesFinished)
+    found = metric_or_none(message.value, EpisodesFinished)
     if found is None:
         return None
-    returns = [each for each in found.returns.array().tolist() if math.isfinite(each)]
-    if not returns:
+    returns = [each for each in returns_of(found).tolist() if math.isfinite(each)]
+    total = sum(returns)
+    if not returns or not math.isfinite(total):
         return None
-    return Row(found.run_id, "episodes", (at_s, float(len(returns)), sum(returns)))
+    return Row(found.run_id, "episodes", (at_s, float(len(returns)), total))
 
 
 def _evaluation(message: Message, at_s: float) -> Row | None:
-    found = decode_or_none(message.value, Evaluation)
-    if found is None or not found.returns.array().size:
+    found = metric_or_none(message.value, Evaluation)
+    if found is None:
         return None
-    mean = _finite(float(found.returns.array().mean()))
+    mean = _finite(float(returns_of(found).mean()))
     return Row(found.run_id, "evaluations", (at_s, mean))
 
 

@@ -119,7 +119,8 @@ class SnapshotStreams:
             at_s = newer.at_s
             try:
                 self._frame = _frame(await self.body(newer))
-            except (TypeError, ValueError):
+            except Exception:
+                # Whatever it is: who listens must hear of the next one.
                 _log.exception("a snapshot cannot be shown; the next one may")
                 continue
             async with self._changed:

@@ -18,8 +18,8 @@ def lag_age(window: Window) -> tuple[float | None, str]:
     lag = lag_of(newest) if newest else None
     if newest is None or newest.next is None or not lag:
         return (0.0 if lag == 0 else None), NOT_KNOWN
-    if newest.next_at_s is not None:
-        return max(0.0, newest.at_s - newest.next_at_s), RECORD
+    if newest.next_appended_at_s is not None:
+        return max(0.0, newest.at_s - newest.next_appended_at_s), RECORD
     first = max(newest.next, newest.begin)
     appended_at_s = window.appended_at_s(first)
     if appended_at_s is None:

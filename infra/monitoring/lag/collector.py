@@ -6,9 +6,8 @@ Committed offsets are read first and the logs' ends second, so that no lag is ne
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException
 
@@ -16,11 +15,11 @@ from infra.kafka.clients import make_admin
 from infra.kafka.coordinators import Coordinators
 from infra.kafka.group_protocol import Partition
 from infra.kafka.identity import TopicIdentity, read_topic_identities
-from infra.monitoring.lag.figures import assess
 from infra.monitoring.lag.groups import Group, Groups, Wanted, no_answer
 from infra.monitoring.lag.logs import Log, read_logs
-from infra.monitoring.lag.model import GroupLag, LagReport, Place, Sample, Standing
+from infra.monitoring.lag.model import LagReport, Place, Sample, Standing
 from infra.monitoring.lag.own_groups import topic_of
+from infra.monitoring.lag.reports import Look, report_of
 from infra.monitoring.lag.unread import ONE_LOOK, Unread
 from infra.monitoring.lag.window import Window
 from infra.settings import Settings
@@ -31,25 +30,6 @@ ANSWER_S = 3.0
 """How long each of the few questions of a look may take, where others follow."""
 
 _PATIENCE_S = 10.0
-
-
-@dataclass(frozen=True)
-class Look:
-    """What was seen at once.
-
-    Attributes:
-        at_s: when its last part was read, seconds since the epoch.
-        took_s: for how long the brokers were asked.
-        groups: by id.
-        samples: of the partitions that could be read.
-        unread: partitions that could not be, and why.
-    """
-
-    at_s: float
-    took_s: float
-    groups: Mapping[str, Group]
-    samples: Mapping[Place, Sample]
-    unread: Mapping[Place, str] = field(default_factory=dict)
 
 
 class Collector:
@@ -90,6 +70,7 @@ class Collector:
         began_s = time.monotonic()
         groups = self._groups.read(self._admin, self._coordinators, self._answer_s)
         told = standings()
+        ahead_s = _ahead_s(told)
         try:
             topics, absent = self._topics(groups)
             places, unread = _places(groups, topics, absent)
@@ -103,7 +84,8 @@ class Collector:
             where = place.topic, place.partition
             if where in logs and place.topic not in stale:
                 group = groups[place.group]
-                samples[place] = _sample(group, where, logs[where], told.get(place))
+                standing = told.get(place)
+                samples[place] = _sample(group, where, logs[where], standing, ahead_s)
             else:
                 unread[place] = silent.get(where, "it was made anew just now")
         took_s = time.monotonic() - began_s
@@ -188,42 +170,6 @@ def read_lag(
     return report_of(look, windows, rows_per_record or {})
 
 
-def report_of(
-    look: Look,
-    windows: Mapping[Place, Window],
-    rows_per_record: Mapping[str, float],
-    before: LagReport | None = None,
-) -> LagReport:
-    """Return what a look shows.
-
-    Args:
-        look: the newest one.
-        windows: of its places, and of those that could not be read this time.
-        rows_per_record: steps of environments in a record, by group.
-        before: the last report: of a group whose offsets could not be read, what it
-            says holds until they can.
-    """
-    of: dict[str, list[Place]] = {group: [] for group in look.groups}
-    problems: dict[str, list[str]] = {}
-    for place in sorted({*look.samples, *look.unread}):
-        if place in windows:
-            of[place.group].append(place)
-        if place in look.unread:
-            why = f"{place.topic}[{place.partition}]: {look.unread[place]}"
-            problems.setdefault(place.group, []).append(why)
-    groups = []
-    for name, group in sorted(look.groups.items()):
-        rows = rows_per_record.get(name)
-        partitions = tuple(
-            assess(place, windows[place], rows_per_record=rows) for place in of[name]
-        )
-        if group.committed is None and before and (old := before.group(name)):
-            partitions = old.partitions
-        problem = _in_words(group.problem, problems.get(name, []))
-        groups.append(GroupLag(name, group.state, group.members, partitions, problem))
-    return LagReport(look.at_s, tuple(groups), look.took_s)
-
-
 def _places(
     groups: Mapping[str, Group],
     topics: Mapping[str, TopicIdentity],
@@ -243,7 +189,7 @@ def _places(
             place = Place(name, topic, number)
             if topic not in topics:
                 unread[place] = absent.get(topic, "")
-            elif number >= topics[topic].partitions:
+            elif not 0 <= number < topics[topic].partitions:
                 unread[place] = "there is no such partition any more"
             elif number in topics[topic].leaderless:
                 unread[place] = "no broker leads it"
@@ -253,7 +199,11 @@ def _places(
 
 
 def _sample(
-    group: Group, where: Partition, log: Log, standing: Standing | None
+    group: Group,
+    where: Partition,
+    log: Log,
+    standing: Standing | None,
+    ahead_s: float,
 ) -> Sample:
     return Sample(
         at_s=log.at_s,
@@ -265,10 +215,11 @@ def _sample(
         members=group.members,
         owner=group.owners.get(where, ""),
         standing=standing,
+        ahead_s=ahead_s,
     )
 
 
-def _in_words(problem: str, places: Collection[str]) -> str:
-    first = next(iter(places), "")
-    more = f" (and {len(places) - 1} more partitions)" if len(places) > 1 else ""
-    return "; ".join(each for each in (problem, first + more) if each)
+def _ahead_s(told: Mapping[Place, Standing]) -> float:
+    """Return by how much our clock is ahead, as who told something last has shown."""
+    known = [(s.at_s, s.ahead_s) for s in told.values() if s.ahead_s is not None]
+    return max(known, default=(0.0, 0.0))[1]

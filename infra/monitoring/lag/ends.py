@@ -17,12 +17,14 @@ class Ends:
 
     def __init__(self) -> None:
         self._points: list[tuple[int, float]] = []
+        self._record = -1
 
     def add(self, end: int, at_s: float, needed: int | None) -> None:
         """Take in the end; nobody asks for offsets before ``needed`` any more."""
         points = self._points
         if points and end < points[-1][0]:
             points.clear()  # the log was cut: what came there came anew
+            self._record = -1
         # The end stood still: only the first and the last time of that count.
         if len(points) >= 2 and points[-2][0] == points[-1][0] == end:
             points.pop()
@@ -34,10 +36,16 @@ class Ends:
             self._points = points[:-_FINE:2] + points[-_FINE:]
 
     def add_record(self, offset: int, at_s: float) -> None:
-        """Take in when a record was appended, where that is earlier than all known."""
+        """Take in when a record was appended, where that is earlier than all known.
+
+        Of the same record it may be known better later: by how much clocks differ.
+        """
         points = self._points
-        if points and offset < points[0][0] and at_s <= points[0][1]:
+        if len(points) > 1 and offset == self._record == points[0][0]:
+            points[0] = offset, min(at_s, points[1][1])
+        elif points and offset < points[0][0] and at_s <= points[0][1]:
             points.insert(0, (offset, at_s))
+            self._record = offset
 
     def appended_at_s(self, offset: int) -> float | None:
         """Return when an offset was appended; None: before all that is known.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -112,7 +113,8 @@ def _raw_lag(sample: Sample) -> int | None:
 def _env_steps(lag: int | None, rows_per_record: float | None) -> int | None:
     if lag is None or rows_per_record is None:
         return None
-    return round(lag * rows_per_record)
+    steps = lag * rows_per_record
+    return round(steps) if math.isfinite(steps) else None
 
 
 def _catch_up_s(

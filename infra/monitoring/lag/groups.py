@@ -127,15 +127,7 @@ class Groups:
         }
 
     def _list(self, admin: AdminClient, timeout_s: float) -> dict[str, Listed]:
-        try:
-            found = admin.list_consumer_groups(request_timeout=timeout_s).result(
-                2 * timeout_s
-            )
-        except (KafkaException, TimeoutError) as exc:
-            raise no_answer(exc) from exc
-        if found.errors and not found.valid:
-            raise no_answer(KafkaException(found.errors[0]))
-        listed = {each.group_id: _listed(each) for each in found.valid}
+        listed = list_groups(admin, timeout_s)
         chosen = {group: listed[group] for group in listed if self._is_wanted(group)}
         # A broker that has just come back lists none of its groups for a moment, and
         # one that is away never: whether they are gone, their coordinators know.
@@ -174,13 +166,30 @@ class Groups:
     def _group(
         self, listed: Listed, known: _Described | None, answer: GroupAnswer
     ) -> Group:
-        state, members, owners = listed.state, None, {}
+        state, members, owners, problem = listed.state, None, {}, answer.problem
         if known is not None:
             state = known.description.state or state
             members, owners = known.description.members, dict(known.description.owners)
+            problem = "; ".join(filter(None, (problem, known.description.problem)))
         elif listed.state in ("Empty", "Dead") and not listed.is_simple:
             members = 0
-        return Group(state, members, owners, answer.committed, answer.problem)
+        return Group(state, members, owners, answer.committed, problem)
+
+
+def list_groups(admin: AdminClient, timeout_s: float) -> dict[str, Listed]:
+    """Return all groups of the brokers that answer, by id.
+
+    Raises:
+        KafkaUnavailable: no broker can list its groups.
+    """
+    try:
+        asked = admin.list_consumer_groups(request_timeout=timeout_s)
+        found = asked.result(2 * timeout_s)
+    except (KafkaException, TimeoutError) as exc:
+        raise no_answer(exc) from exc
+    if found.errors and not found.valid:
+        raise no_answer(KafkaException(found.errors[0]))
+    return {each.group_id: _listed(each) for each in found.valid}
 
 
 def _listed(each: Any) -> Listed:

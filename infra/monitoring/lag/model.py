@@ -48,16 +48,20 @@ class Standing:
     Attributes:
         position: the next offset that it handles.
         held: records that it has handled and holds back from acknowledging.
-        at_s: when it said so, seconds since the epoch; what only says that it lives
-            does not count.
+        at_s: when it said so, seconds since the epoch by this host's clock, as far as
+            that could be compared with the broker's; what only says that it lives does
+            not count.
         waits: it leaves records alone on purpose: a learner that is to learn first
             from what it has (its metrics' ``can_learn``).
+        ahead_s: by how much this host's clock is ahead of the broker's; None: that is
+            not known, and ``at_s`` is by the broker's.
     """
 
     position: int
     held: int
     at_s: float
     waits: bool = False
+    ahead_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,8 @@ class Sample:
             compacted away; None: not counted.
         next_at_s: when the first record that is not handled yet was appended, by the
             broker's clock; None: not read.
+        ahead_s: by how much this host's clock, which ``at_s`` is by, is ahead of the
+            broker's; 0 also where that is not known.
     """
 
     at_s: float
@@ -93,6 +99,12 @@ class Sample:
     standing: Standing | None = None
     markers: int | None = None
     next_at_s: float | None = None
+    ahead_s: float = 0.0
+
+    @property
+    def next_appended_at_s(self) -> float | None:
+        """When the first record that is not handled was appended, by our clock."""
+        return None if self.next_at_s is None else self.next_at_s + self.ahead_s
 
     @property
     def next(self) -> int | None:

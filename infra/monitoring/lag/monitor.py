@@ -12,9 +12,10 @@ from dataclasses import replace
 from confluent_kafka import KafkaException
 
 from infra.errors import RollstreamError
-from infra.monitoring.lag.collector import Collector, report_of
+from infra.monitoring.lag.collector import Collector
 from infra.monitoring.lag.groups import Groups, Wanted
 from infra.monitoring.lag.model import NO_REPORT, LagReport, Place, Standing
+from infra.monitoring.lag.reports import fault, report_of
 from infra.monitoring.lag.unread import EACH_LOOK, Unread
 from infra.monitoring.lag.window import Window
 from infra.settings import Settings
@@ -127,10 +128,15 @@ class LagMonitor:
             if place in look.samples or place in look.unread or place.group in silent
         }
         samples = unread.complete(look.samples, self._windows)
-        windows = dict(self._windows)
+        windows, unread_now = dict(self._windows), dict(look.unread)
         for place, sample in samples.items():
-            windows.setdefault(place, Window()).add(sample)
+            try:
+                windows.setdefault(place, Window()).add(sample)
+            except Exception as exc:  # else no other is looked at any more
+                unread_now[place] = fault(place, exc)
+                del windows[place]
         self._windows = windows
+        look = replace(look, unread=unread_now)
         self._publish(report_of(look, windows, self._rows_per_record(), self._report))
 
     def _publish(self, report: LagReport) -> None:

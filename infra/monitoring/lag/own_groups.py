@@ -9,10 +9,13 @@ from schemas.topics import EXPERIMENT_NAME, REPLAY, TRAJECTORIES, Topic, topic_n
 
 READS: Mapping[str, Topic] = {
     "processor": TRAJECTORIES,
-    "archiver": TRAJECTORIES,
     "learner": REPLAY,
+    "archiver": TRAJECTORIES,
 }
 """What a role reads as a group."""
+
+LEARNS: Mapping[str, Topic] = {role: READS[role] for role in ("processor", "learner")}
+"""Of those the roles without which nothing is learnt: whose lag makes others wait."""
 
 _OURS = re.compile(rf"rollstream\.({EXPERIMENT_NAME.pattern})\.({'|'.join(READS)})")
 

@@ -88,8 +88,8 @@ class Window:
         self._remember_loss(sample, before)
         self._remember_progress(sample, before)
         self._ends.add(sample.end, sample.at_s, sample.next)
-        if sample.next is not None and sample.next_at_s is not None:
-            self._ends.add_record(sample.next, sample.next_at_s)
+        if sample.next is not None and sample.next_appended_at_s is not None:
+            self._ends.add_record(sample.next, sample.next_appended_at_s)
         self._keep(sample)
 
     @property

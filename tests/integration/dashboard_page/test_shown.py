@@ -162,7 +162,8 @@ def test_what_is_left_out_of_too_many_groups_is_told(visit, source, monkeypatch)
     monkeypatch.setattr(lag_shown, "MAX_PARTITIONS", 4)
     others = (group("one", partitions=5), group("fine", lag=0))
     groups = (*groups_of(EXPERIMENT), *others)
-    source.show(moment(experiment(), groups=groups))
+    at_s = source.snapshot.at_s + 1
+    source.put(moment(experiment(), groups=groups, at_s=at_s))
     expect(page.locator("#groups-left-out")).to_have_text(
         "Too many to show: 1 group and 4 partitions, those that do best, are left out."
     )
