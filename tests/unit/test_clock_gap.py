@@ -44,6 +44,15 @@ def test_records_that_come_show_it(ahead_s: float) -> None:
     assert telling.gap.ahead_s == pytest.approx(ahead_s, abs=0.3)
 
 
+def test_the_past_shows_nothing_also_where_it_takes_long_to_read() -> None:
+    telling = Telling(20.0)
+    for second in range(0, 3_600, 2):
+        telling.gap.hear(START_S + second, START_S + 3_620 + second / 600)
+        assert telling.gap.ahead_s is None
+    telling.live(3_607, 3_610)
+    assert telling.gap.ahead_s == pytest.approx(20.0, abs=0.3)
+
+
 def test_who_told_something_long_ago_shows_nothing() -> None:
     telling = Telling(0.0)
     for _ in range(100):
