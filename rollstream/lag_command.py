@@ -92,6 +92,9 @@ def lag(
             callback=_check_format,
         ),
     ] = "text",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The same as --format json.")
+    ] = False,
     every: Annotated[
         float, typer.Option(min=0.2, max=3600, help="Seconds between looks, with -w.")
     ] = 1.0,
@@ -109,6 +112,7 @@ def lag(
     (STALLED, STOPPED, REWIND, LOST), 3 it cannot be told: no brokers, no such
     experiment or group, wrong usage. With -w 130, after Ctrl-C.
     """
+    form = "json" if as_json else form
     with exits_with_a_message(EXIT_ERROR, refused=EXIT_ERROR):
         from rollstream.lag_groups import choose
         from rollstream.machine import running

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -23,6 +24,8 @@ from infra.monitoring.lag.own_groups import READS, experiment_of
 from infra.monitoring.lag.standings import StandingsFollower, read_told
 from infra.settings import Settings
 from schemas.topics import group_name
+
+_PAST_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,11 @@ class Choice:
     def looking(self, every_s: float) -> Iterator[LagMonitor]:
         """Look again and again."""
         with closing(StandingsFollower(self.settings)) as follower:
+            # Else the first looks would take what is only not saved for lag.
+            follower.follow(self._experiments())
+            deadline_s = time.monotonic() + _PAST_S
+            while not follower.is_caught_up and time.monotonic() < deadline_s:
+                follower.hear(0.1)
 
             def hear() -> Mapping[Place, Standing]:
                 # Of those that were seen before: of a new one it tells a look later.

@@ -19,6 +19,7 @@ from infra.monitoring.ill_partitions import (
     Ill,
 )
 from infra.monitoring.lag.model import ORDER, SEVERITY, GroupLag, PartitionLag
+from infra.monitoring.lag.own_groups import READS
 from schemas.alert_specs import AlertsSpec
 from schemas.experiment import Spec
 
@@ -30,7 +31,7 @@ ALERT_NAMES: tuple[AlertName, ...] = get_args(AlertName)
 OF_GROUPS: tuple[AlertName, ...] = (
     "stalled", "lost-place", "growing-lag", "near-expiry", "late",
 )  # fmt: skip
-GROUP_ROLES = ("processor", "learner", "archiver")
+GROUP_ROLES = tuple(READS)
 """Whose groups are judged."""
 
 JUDGED_AFTER_S = 5.0
@@ -180,7 +181,7 @@ def _late(bound_s: float | None, group: GroupLag) -> Standing | None:
     unknown = [each for each in group.partitions if not _age_is_known(each)]
     if group.lag_s is None:
         return None if unknown or not group.partitions else _well("nothing waits")
-    reason = f"the oldest of {group.lag or 0:,} records waits for {group.lag_s:.0f} s"
+    reason = f"the oldest record that waits has waited for {group.lag_s:.0f} s"
     found = _bounded(group.lag_s, bound_s, f"{reason}, the bound is {bound_s:g} s")
     return replace(found, is_well=False) if found and unknown else found
 

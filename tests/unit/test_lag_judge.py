@@ -198,8 +198,14 @@ CASES = [
         5,
     ),
     Case(
-        "likewise, for so long that its position is forgotten",
+        "likewise, after a minute",
         [look(t, 0, 100, position=7, told_s=0, members=None) for t in range(90)],
+        "STOPPED",
+        5,
+    ),
+    Case(
+        "one look, an hour after it told its last word",
+        [look(3_600, 0, 100, position=7, told_s=0, members=None)],
         "STOPPED",
         5,
     ),
@@ -219,7 +225,7 @@ CASES = [
         6,
     ),
     Case(
-        "what was told is forgotten after a minute, and nothing gets better by it",
+        "likewise, after a minute: nothing gets better by that",
         [look(t, 0, 100, position=7, told_s=0) for t in range(70)],
         "STALLED",
         6,

@@ -54,10 +54,12 @@ def test_what_was_told_of_the_topic_before_is_forgotten() -> None:
     assert window.newest is not None and window.newest.standing is None
 
 
-def test_what_was_told_long_ago_is_forgotten() -> None:
+def test_where_a_role_stood_when_it_went_holds_however_long_ago_that_was() -> None:
     window = Window(look(61, 10, 100, position=90, told_s=0))
+    assert window.newest is not None and window.newest.next == 90
 
-    assert window.newest is not None and window.newest.next == 10
+    window.add(look(62, 95, 100, position=90, told_s=0))  # another has read on
+    assert window.newest.next == 95
 
 
 def test_marks_that_were_counted_once_count_until_something_is_read() -> None:

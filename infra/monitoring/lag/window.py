@@ -14,9 +14,6 @@ SAMPLES = 512
 # Older ones are kept coarser: nothing that is asked of them needs every second.
 _FINE_S = 10.0
 _COARSE_S = 4.0
-STANDING_S = 60.0
-"""What a role told before that is not where it stands: it may have been started anew
-since, and read again from what is committed."""
 HEARD_S = 10.0
 """A role that tells nothing for longer is not there; each tells every second."""
 _OUTAGE_S = 10.0
@@ -168,7 +165,9 @@ class Window:
 
     def _believed(self, sample: Sample) -> Standing | None:
         told = sample.standing
-        if told is None or sample.at_s - told.at_s > STANDING_S:
+        # However old: a role that is gone has handled what it told of, and what of that
+        # is not saved is no lag that grows as time goes by.
+        if told is None:
             return None
         if self._anew_at_s is not None and told.at_s <= self._anew_at_s:
             return None
