@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from infra.errors import RollstreamError, SettingsError
 from infra.printable import printable
@@ -43,6 +44,15 @@ def exits_with_a_message(
         sys.exit(error)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
+    except OSError as exc:
+        if exc.errno != errno.ENOSPC:
+            raise
+        # Of a file system, or of where stdout goes.
+        _say(f"{exc.strerror}: {exc.filename or 'what was to be written'}")
+        # What is left in the buffer would fail once more, at the very end.
+        with suppress(OSError):
+            sys.stdout.close()
+        sys.exit(error)
 
 
 def _say(*lines: str) -> None:

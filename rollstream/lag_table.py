@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _STYLES = ("", "yellow", "red")  # by severity
 _GAP = "  "
+_MOST_WIDTH = 300
 
 
 def table_lines(rows: Sequence[LagRow], columns: Sequence[Column]) -> list[str]:
@@ -95,7 +96,14 @@ def csv_lines(at_s: float, rows: Sequence[LagRow]) -> str:
 
 
 def _cells(rows: Sequence[LagRow], columns: Sequence[Column]) -> list[list[str]]:
-    shown = [[printable(column.show(row)) for column in columns] for row in rows]
+    # A group's id has no bound, and each row is as wide as the widest.
+    shown = [
+        [
+            _cut(printable(column.show(row)), _MOST_WIDTH, column.cut_at)
+            for column in columns
+        ]
+        for row in rows
+    ]
     return [[column.title for column in columns], *shown]
 
 

@@ -270,3 +270,10 @@ def test_thousands_of_rows_are_laid_out_at_once():
     found = rows(*groups, by_partition=True)
     assert len(lines(found, wide=True, by_partition=True)) == 2_401
     assert time.process_time() - began_s < 2.0  # 0.1 s on a quiet machine
+
+
+def test_one_name_without_end_does_not_widen_all_rows():
+    endless = "x" * 30_000
+    found = rows(group(endless, partition(group=endless)), group("b", partition()))
+    assert max(map(len, lines(found, wide=True))) < 1_500
+    assert "…" in lines(found)[1] + lines(found)[2]

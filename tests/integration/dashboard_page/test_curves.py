@@ -170,6 +170,15 @@ def test_lines_break_where_nothing_was_told(visit):
     # After a restart from a checkpoint the learner's count goes back for a while.
     found = page.evaluate(run, ["onAxis", "steps", [1, 2, 3, 4], [5, 9, 7, None]])
     assert found == [5, 9, 9, 9]
+    # A gap is as wide as it was, also where another experiment has points meanwhile.
+    curves = [{"x": [0, 5, 9], "y": [1, None, 2]}, {"x": [3, 4, 6], "y": [7, 8, 9]}]
+    aligned = """async (curves) =>
+      (await import("/static/js/series.js")).align(curves)
+        .map((each) => [...each].map((y) => y === undefined ? "none" : y))"""
+    x, first, second = page.evaluate(aligned, curves)
+    assert x == [0, 3, 4, 5, 6, 9]
+    assert first == [1, None, None, None, None, 2]
+    assert second == ["none", 7, 8, "none", 9, "none"]
 
 
 def percentile(values, percent):

@@ -121,7 +121,17 @@ export function align(curves) {
       while (x[n] < curve.x[m]) n++;
       y[n] = curve.y[m];
     }
-    return y;
+    return widened(y);
   });
   return [x, ...ys];
+}
+
+// uPlot takes a gap to reach to the points beside it, also where another curve has those.
+function widened(y) {
+  const gaps = y.flatMap((value, n) => (value === null ? [n] : []));
+  for (const gap of gaps) {
+    for (let n = gap - 1; n >= 0 && y[n] === undefined; n--) y[n] = null;
+    for (let n = gap + 1; n < y.length && y[n] === undefined; n++) y[n] = null;
+  }
+  return y;
 }
