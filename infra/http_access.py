@@ -17,6 +17,12 @@ def check_token(name: str, token: str) -> str:
     Raises:
         SettingsError: it can; the message does not repeat it.
     """
+    if token != token.strip():
+        # A header's value loses it on the way: nobody could ever give this token.
+        raise SettingsError(
+            f"{name}: expected no white space before or behind the token, found some",
+            "take away blanks and line ends around it",
+        )
     if len(token) < MIN_TOKEN or not (token.isascii() and token.isprintable()):
         raise SettingsError(
             f"{name}: expected at least {MIN_TOKEN} ASCII characters, found "

@@ -76,7 +76,7 @@ def read_token(path: Path) -> str:
 
     Raises:
         SettingsError: others could read it.
-        BadInput: it cannot be read.
+        BadInput: it cannot be read, or is too long for a token.
     """
     try:
         if path.stat().st_mode & 0o077:
@@ -86,7 +86,13 @@ def read_token(path: Path) -> str:
                 f"chmod 600 {path}",
             )
         with path.open("rb") as file:
-            return file.read(_MAX_TOKEN_BYTES).decode("ascii").strip()
+            held = file.read(_MAX_TOKEN_BYTES + 1)
+        if len(held) > _MAX_TOKEN_BYTES:
+            raise BadInput(
+                f"--token-file {path}: expected at most {_MAX_TOKEN_BYTES} bytes, "
+                "found more: is it the right file?"
+            )
+        return held.decode("ascii").strip()
     except (OSError, UnicodeDecodeError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else "it is not ASCII"
         raise BadInput(f"--token-file {path}: cannot be read: {reason}") from exc

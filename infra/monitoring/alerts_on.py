@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from infra.monitoring.role_views import Told
 from schemas.records import Event
 
 MAX_ALERTS = 256
+
+MAX_REASON, MAX_ROLE = 2_000, 64
+"""Characters that are kept of them."""
 
 ALERT_KINDS = ("alert-on", "alert-off")
 """Kinds of events that say that an alert begins, and that it ends."""
@@ -22,6 +27,12 @@ class AlertsOn:
         """Take in an event, appended at a time by the broker's clock."""
         if event.run_id != self._run_id or event.kind not in ALERT_KINDS:
             return
+        event = replace(
+            event,
+            role=event.role[:MAX_ROLE],
+            severity=event.severity[:MAX_ROLE],
+            reason=event.reason[:MAX_REASON],
+        )
         key = event.role, event.index, event.reason.partition(":")[0]
         # Told again it is the newest. What is of no severity is no alert.
         self._on.pop(key, None)

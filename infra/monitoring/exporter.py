@@ -84,5 +84,6 @@ class Exporter(Collector):
         families = Families()
         if snapshot.at_s - snapshot.lag.at_s <= OLD_S:
             add_lag(families, snapshot.lag, self._cluster)
-        add_runs(families, snapshot.experiments, snapshot.at_s, self._high)
+        if snapshot.at_s - snapshot.experiments_at_s <= OLD_S:
+            add_runs(families, snapshot.experiments, snapshot.at_s, self._high)
         return families.families()

@@ -20,8 +20,16 @@ from schemas.records import EpisodesFinished, Evaluation, MetricsPoint
 MAX_VALUES = 256
 """Of one record; one with more says nothing that we publish."""
 
+MAX_NAME = 128
+"""Characters of a value's name; those that have a worker's or an experiment's name in
+them have up to 80."""
+
 COUNT_LIMIT = 2.0**63
 """No count is as large: sums of those that are smaller are finite."""
+
+RETURN_LIMIT = 1e15
+"""No return is as large in any environment; sums of those that are smaller are exact
+enough."""
 
 _KINDS: tuple[type, ...] = (MetricsPoint, EpisodesFinished, Evaluation)
 _REAL = "biuf"
@@ -30,7 +38,7 @@ _REAL = "biuf"
 def read_metric(value: bytes, *kinds: type) -> Any:
     """Return a record of some kinds; of all that metrics have when none is named.
 
-    Counts that are no numbers are left out of it.
+    Counts that are no numbers are left out of it, and values with endless names.
 
     Raises:
         SchemaError: it is none, or cannot be reckoned with.
@@ -64,6 +72,16 @@ def returns_of(record: EpisodesFinished | Evaluation) -> npt.NDArray[np.float64]
     return found.astype(np.float64)
 
 
+def mean_of(returns: Any) -> float:
+    """Return the mean of what anybody may have written, without a word.
+
+    That of numbers without bounds may be none; a warning would be told to whoever only
+    looks.
+    """
+    with np.errstate(all="ignore"):
+        return float(np.mean(returns))
+
+
 def _countable(point: MetricsPoint) -> MetricsPoint:
     if len(point.values) > MAX_VALUES:
         raise SchemaError(
@@ -74,7 +92,8 @@ def _countable(point: MetricsPoint) -> MetricsPoint:
         name
         for name, value in point.values.items()
         # Also what is no number: it is not between any.
-        if not -COUNT_LIMIT < value < COUNT_LIMIT and name in counts
+        if len(name) > MAX_NAME
+        or (not -COUNT_LIMIT < value < COUNT_LIMIT and name in counts)
     }
     if not none:
         return point

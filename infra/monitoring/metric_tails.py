@@ -6,19 +6,19 @@ What `rollstream ps` shows: one consumer for all, and a few records of each topi
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from infra.kafka.clients import Traffic, make_admin, make_consumer
 from infra.kafka.offsets import EARLIEST, LATEST
 from infra.kafka.reading import Message, to_message
-from infra.monitoring.metric_records import metric_or_none, returns_of
+from infra.monitoring.metric_records import mean_of, metric_or_none, returns_of
 from infra.settings import Settings
 from schemas.records import EpisodesFinished, Evaluation, MetricsPoint
 from schemas.topics import METRICS, topic_name
@@ -26,6 +26,9 @@ from schemas.topics import METRICS, topic_name
 _TIMEOUT_S = 10.0
 _BATCH = 2_000
 _EPISODES = 100
+
+TOPIC_BYTES = 32 * 2**20
+"""What is kept of one topic at most, whatever its records hold."""
 
 Record = TypeVar("Record", MetricsPoint, Evaluation, EpisodesFinished)
 
@@ -99,12 +102,13 @@ def read_tails(
 ) -> dict[str, list[Message]]:
     """Return the newest records of topics of one partition, at most so many of each.
 
-    Topics that do not exist are absent; so is what does not come within seconds.
+    Topics that do not exist are absent; so is what does not come within seconds, and
+    what is older than the newest TOPIC_BYTES.
     """
     starts = _starts(settings, records)
-    found: dict[str, list[Message]] = {topic: [] for topic in starts}
     if not starts:
-        return found
+        return {}
+    found = {topic: Newest() for topic in starts}
     consumer = make_consumer(
         settings,
         group=None,
@@ -117,17 +121,36 @@ def read_tails(
             [TopicPartition(topic, 0, start) for topic, start in starts.items()]
         )
         _read(consumer, found)
-    return found
+    return {topic: list(newest.messages) for topic, newest in found.items()}
 
 
-def _read(consumer: Consumer, found: dict[str, list[Message]]) -> None:
+@dataclass
+class Newest:
+    """The newest records of a topic, and no more bytes of them than TOPIC_BYTES."""
+
+    messages: deque[Message] = field(default_factory=deque)
+    bytes_kept: int = 0
+
+    def add(self, message: Message) -> None:
+        """Keep it; let go of the oldest that are too much then."""
+        self.messages.append(message)
+        self.bytes_kept += _size(message)
+        while self.bytes_kept > TOPIC_BYTES:
+            self.bytes_kept -= _size(self.messages.popleft())
+
+
+def _size(message: Message) -> int:
+    return len(message.value) + len(message.key)
+
+
+def _read(consumer: Consumer, found: dict[str, Newest]) -> None:
     open_topics, deadline_s = set(found), time.monotonic() + _TIMEOUT_S
     while open_topics and time.monotonic() < deadline_s:
         # The client waits for as many as are asked for, unless the time is up.
         for raw in consumer.consume(_BATCH, 0.05):
             error = raw.error()
             if error is None:
-                found[str(raw.topic())].append(to_message(raw))
+                found[str(raw.topic())].add(to_message(raw))
             elif error.code() == KafkaError._PARTITION_EOF:
                 open_topics.discard(str(raw.topic()))
 
@@ -160,7 +183,7 @@ def _offset(future: Future[Any]) -> int | None:
 def _mean_return(tail: list[Message], run_id: str) -> tuple[float | None, bool]:
     evaluation = _newest(tail, "evaluator/0", Evaluation, run_id)
     if evaluation is not None:
-        return float(returns_of(evaluation).mean()), True
+        return mean_of(returns_of(evaluation)), True
     returns: list[float] = []
     for message in reversed(tail):
         if len(returns) >= _EPISODES:
@@ -168,7 +191,7 @@ def _mean_return(tail: list[Message], run_id: str) -> tuple[float | None, bool]:
         if message.key.startswith("worker/"):
             episodes = _decoded(message, EpisodesFinished, run_id)
             returns += returns_of(episodes).tolist() if episodes else []
-    return (float(np.mean(returns)), False) if returns else (None, False)
+    return (mean_of(returns), False) if returns else (None, False)
 
 
 def _newest(

@@ -17,6 +17,7 @@ from prometheus_client.exposition import make_wsgi_app
 from infra.errors import RollstreamError
 from infra.http_access import host_of, is_loopback
 from infra.monitoring.exporter import Exporter, Source, is_fresh
+from infra.monitoring.metrics_text import MetricsText
 from infra.monitoring.watch import Watch
 from infra.settings import Settings
 
@@ -75,7 +76,21 @@ def make_app(source: Source, cluster: str, is_local: bool) -> App:
     """
     registry = CollectorRegistry()
     registry.register(Exporter(source, cluster))
-    metrics: App = make_wsgi_app(registry)
+    some: App = make_wsgi_app(registry)
+    text = MetricsText(registry)
+
+    def metrics(request: dict[str, Any], start: StartResponse) -> Iterable[bytes]:
+        if request.get("QUERY_STRING"):
+            return some(request, start)  # by name[], of which there may be any
+        snapshot = source.snapshot
+        headers, body = text.answer(
+            # One that gets old says something else than before.
+            (snapshot, is_fresh(snapshot, time.time())),
+            request.get("HTTP_ACCEPT", ""),
+            request.get("HTTP_ACCEPT_ENCODING", ""),
+        )
+        start("200 OK", headers)
+        return [body]
 
     def app(request: dict[str, Any], start: StartResponse) -> Iterable[bytes]:
         if request["REQUEST_METHOD"] == "HEAD":

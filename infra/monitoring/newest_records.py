@@ -19,12 +19,14 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from infra.kafka.clients import Traffic, make_admin, make_consumer
 from infra.kafka.offsets import EARLIEST, LATEST
 from infra.kafka.reading import OUT_OF_RANGE, UNKNOWN, Message, to_message
+from infra.monitoring.topic_ids import TopicIds
 from infra.settings import Settings
 
 _BATCH = 1_000
 _ANSWER_S = 5.0
 _AGAIN_S = 1.0
 _REFRESH_S = 0.5
+_GONE = (*UNKNOWN, KafkaError.UNKNOWN_TOPIC_ID)
 _log = logging.getLogger("rollstream.watch")
 
 
@@ -39,6 +41,8 @@ class _Place:
         asked: for its beginning and its end.
         ask_at_s: not before, monotonic.
         is_absent: there was no such topic.
+        is_anew: it was read before, and what was made of that is to be forgotten.
+        topic_id: of the topic that is read; "": it is not known yet.
     """
 
     count: int
@@ -47,6 +51,8 @@ class _Place:
     asked: tuple[Future[Any], Future[Any]] | None = None
     ask_at_s: float = 0.0
     is_absent: bool = False
+    is_anew: bool = False
+    topic_id: str = ""
 
     @property
     def is_caught_up(self) -> bool:
@@ -67,13 +73,17 @@ class NewestRecords:
             overrides={"enable.partition.eof": True},
         )
         self._admin = make_admin(settings, client_id)
+        self._ids = TopicIds(self._admin)
         self._places: dict[str, _Place] = {}
+        self._begun_anew: set[str] = set()
+        self._answered_s = 0.0
 
     def follow(self, wanted: Mapping[str, int]) -> None:
         """Read these from now on, and no others; at first so many records of each."""
         gone = self._places.keys() - wanted.keys()
         for topic in gone:
             del self._places[topic]
+            self._begun_anew.discard(topic)
         for topic in wanted.keys() - self._places.keys():
             self._places[topic] = _Place(wanted[topic])
         if gone:
@@ -83,7 +93,26 @@ class NewestRecords:
         """Read a topic's newest records once more: what was made of them is gone."""
         if topic in self._places:
             self._places[topic] = _Place(count)
+            self._begun_anew.discard(topic)
             self._assign()
+
+    def begun_anew(self) -> set[str]:
+        """Return the topics that are read again from now on, each once.
+
+        Such a one was deleted and made anew, or has lost what would have come next.
+        What was made of its records is to be forgotten before those are taken in that
+        ``poll`` returned last.
+        """
+        begun, self._begun_anew = self._begun_anew, set()
+        return begun
+
+    @property
+    def answered_s(self) -> float:
+        """When a broker has answered last, seconds since the epoch; 0: never.
+
+        Where nothing comes this tells topics that are quiet from brokers that are away.
+        """
+        return self._answered_s
 
     @property
     def is_caught_up(self) -> bool:
@@ -99,6 +128,7 @@ class NewestRecords:
     def poll(self, timeout_s: float) -> list[Message]:
         """Return what has come, oldest first of each; waits at most ``timeout_s``."""
         self._find_places()
+        self._look_at_ids()
         if not any(each.next is not None for each in self._places.values()):
             time.sleep(timeout_s)
             return []
@@ -113,9 +143,8 @@ class NewestRecords:
                 found.append(to_message(raw))
             elif error.code() == KafkaError._PARTITION_EOF:
                 place.next = max(place.next, raw.offset() or 0)
-            elif error.code() in OUT_OF_RANGE:
-                self._places[topic] = _Place(place.count)
-                self._assign()
+            elif error.code() in (*OUT_OF_RANGE, *_GONE):
+                self._reset(topic, is_absent=error.code() in _GONE)
                 break
             else:
                 _log.debug("%s: %s", topic, error.str())
@@ -124,6 +153,36 @@ class NewestRecords:
     def close(self) -> None:
         """Leave the brokers."""
         self._consumer.close()
+
+    def _look_at_ids(self) -> None:
+        """Read those again that were made anew.
+
+        The log tells of that only where it is shorter now than what was read.
+        """
+        topics = [
+            topic for topic, each in self._places.items() if each.next is not None
+        ]
+        is_urgent = any(not self._places[topic].topic_id for topic in topics)
+        for topic, topic_id in self._ids.poll(topics, is_urgent).items():
+            self._answered_s = time.time()
+            place = self._places.get(topic)
+            if place is None or place.next is None:
+                continue  # given up, or about to be read again
+            if place.topic_id and place.topic_id != topic_id:
+                self._reset(topic)
+            else:
+                place.topic_id = topic_id
+
+    def _reset(self, topic: str, is_absent: bool = False) -> None:
+        """Read a topic's newest once more, as soon as its beginning is known."""
+        self._places[topic] = _Place(
+            self._places[topic].count,
+            # Not at once: who knows no topic may say so again and again.
+            ask_at_s=time.monotonic() + _AGAIN_S if is_absent else 0.0,
+            is_absent=is_absent,
+            is_anew=True,
+        )
+        self._assign()
 
     def _find_places(self) -> None:
         """Ask where new topics begin and end, and begin with those that answer."""
@@ -138,10 +197,13 @@ class NewestRecords:
                 self._refresh()
             self._ask(ask)
         answered = False
-        for place in self._places.values():
+        for topic, place in self._places.items():
             if place.asked is not None and all(each.done() for each in place.asked):
                 self._take_answer(place, now_s)
-                answered = answered or place.next is not None
+                if place.next is not None:
+                    answered = True
+                    if place.is_anew:
+                        self._begun_anew.add(topic)
         if answered:
             self._assign()
 
@@ -170,6 +232,7 @@ class NewestRecords:
             place.asked, place.ask_at_s = None, now_s + _AGAIN_S
             place.is_absent = exc.args[0].code() in UNKNOWN
             return
+        self._answered_s = time.time()
         place.asked, place.end = None, end
         place.next = max(begin, end - place.count)
 

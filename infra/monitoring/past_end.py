@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
+from infra.monitoring.metric_records import mean_of
 from infra.monitoring.progress import Finish, Progress
 from schemas.experiment import Spec
 from schemas.records import PolicyRef
@@ -63,7 +62,7 @@ class PastEnd:
         first = [e for e in found if not e.confirmation]
         if not first:
             return False
-        if target is None or float(np.mean(first[-1].returns.array())) < target:
+        if target is None or mean_of(first[-1].returns.array()) < target:
             return True
         return any(e.confirmation for e in found)
 

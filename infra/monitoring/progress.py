@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from infra.monitoring.lag_history import ROLE as MONITOR
+from infra.monitoring.metric_records import mean_of
 from schemas.experiment import StopSpec
 from schemas.records import (
     EpisodesFinished,
@@ -94,7 +95,7 @@ class Progress:
         elif isinstance(record, EpisodesFinished):
             self._add_episodes(record)
         else:
-            mean = float(np.mean(record.returns.array()))
+            mean = mean_of(record.returns.array())
             self.evaluations.append((CurvePoint(record.produced_at_ms, mean), record))
 
     def total(self, role: str, counter: str) -> int:
@@ -118,7 +119,7 @@ class Progress:
     @property
     def mean_return(self) -> float | None:
         """The mean return of the last episodes of all workers, exploration included."""
-        return float(np.mean(self.recent_returns)) if self.recent_returns else None
+        return mean_of(self.recent_returns) if self.recent_returns else None
 
     def env_steps_at(self, times_ms: Sequence[int]) -> list[float]:
         """Return how many steps the learner had had at each time, interpolated."""
@@ -163,7 +164,7 @@ class Progress:
         returns = record.returns.array()
         self.episodes += len(returns)
         self.recent_returns.extend(returns[-RECENT_EPISODES:].tolist())
-        if mean := self.mean_return:
+        if (mean := self.mean_return) is not None:
             self.training_curve.append(CurvePoint(record.produced_at_ms, mean))
 
 
@@ -171,7 +172,7 @@ def judge(stop: StopSpec, progress: Progress, wall_s: float) -> Finish | None:
     """Return why the experiment is over, or None while it is not."""
     target = stop.mean_return
     if target is not None and (passed := _confirmed(progress, target)) is not None:
-        mean = float(np.mean(passed.returns.array()))
+        mean = mean_of(passed.returns.array())
         count = passed.returns.shape[0]
         return Finish(
             f"mean return {mean:.1f} over {count} fresh episodes, confirmed "

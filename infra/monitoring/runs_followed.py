@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Mapping
 
 from infra.control.desired import PublishedExperiment
 from infra.monitoring.control_topics import ControlTopics
@@ -12,7 +13,7 @@ from infra.monitoring.newest_records import NewestRecords
 from infra.monitoring.run_fold import ENDED, RunFold
 from infra.monitoring.snapshot import ExperimentView
 from infra.settings import Settings
-from schemas.topics import EVENTS, METRICS, topic_name
+from schemas.topics import EVENTS, METRICS, Topic, topic_name
 
 MAX_RUNS = 500
 """More than so many are not followed: those that go on are, and then the newest."""
@@ -55,10 +56,7 @@ class RunsFollowed:
         again = [name for name in begun if name in self._runs]
         for name in begun:
             self._runs[name] = RunFold(name, chosen[name].run_id, self._clock)
-        counts = (
-            (METRICS, self._share(_METRICS, *_METRICS_OF_ONE)),
-            (EVENTS, self._share(_EVENTS, *_EVENTS_OF_ONE)),
-        )
+        counts = self._counts()
         self._records.follow(
             {
                 topic_name(topic, name): count
@@ -70,12 +68,22 @@ class RunsFollowed:
             for topic, count in counts:
                 self._records.again(topic_name(topic, name), count)
 
+    @property
+    def answered_s(self) -> float:
+        """When a broker has answered last, seconds since the epoch.
+
+        Where there are no experiments, none is asked: that is so now.
+        """
+        return self._records.answered_s if self._runs else time.time()
+
     def hear(self, timeout_s: float) -> None:
         """Take in what has come; wait at most ``timeout_s`` for more."""
-        for message in self._records.poll(timeout_s):
+        messages = self._records.poll(timeout_s)
+        later = self._forget(self._records.begun_anew())
+        for message in messages:
             _, name, suffix = message.topic.split(".", 2)
             run = self._runs.get(name)
-            if run is not None:
+            if run is not None and message.topic not in later:
                 self._hear[suffix](run, message)
 
     @property
@@ -124,6 +132,23 @@ class RunsFollowed:
         self._records.close()
         self._control.close()
 
+    def _forget(self, anew: Collection[str]) -> set[str]:
+        """Begin those afresh of which a topic was made anew.
+
+        Returns:
+            their other topics, which are to be read again as well.
+        """
+        again = set()
+        for name in {topic.split(".", 2)[1] for topic in anew} & self._runs.keys():
+            run_id = self._runs[name].run_id
+            self._runs[name] = RunFold(name, run_id, self._clock)
+            for kind, count in self._counts():
+                topic = topic_name(kind, name)
+                if topic not in anew:
+                    self._records.again(topic, count)
+                    again.add(topic)
+        return again
+
     def _chosen(self) -> Mapping[str, PublishedExperiment]:
         experiments = self._control.experiments
         if len(experiments) <= MAX_RUNS:
@@ -134,6 +159,12 @@ class RunsFollowed:
             return not self._is_over(name, published.run_id), published.run_id
 
         return dict(sorted(experiments.items(), key=rank)[-MAX_RUNS:])
+
+    def _counts(self) -> tuple[tuple[Topic, int], ...]:
+        return (
+            (METRICS, self._share(_METRICS, *_METRICS_OF_ONE)),
+            (EVENTS, self._share(_EVENTS, *_EVENTS_OF_ONE)),
+        )
 
     def _share(self, of: int, least: int, most: int) -> int:
         return max(least, min(most, of // max(1, len(self._runs))))

@@ -93,9 +93,12 @@ class Snapshot:
     Attributes:
         at_s: when, seconds since the epoch; 0 before the first look.
         problem: why something is old or missing; "" when nothing is.
+        experiments_at_s: when the experiments were seen so; brokers that are away
+            leave them as they were.
     """
 
     at_s: float = 0.0
     lag: LagReport = NO_REPORT
     experiments: tuple[ExperimentView, ...] = ()
     problem: str = ""
+    experiments_at_s: float = 0.0

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from pydantic import TypeAdapter
 
-from infra.monitoring.metric_records import COUNT_LIMIT
+from infra.monitoring.metric_records import COUNT_LIMIT, mean_of
 from infra.monitoring.progress import Finish, Progress
 
 
@@ -119,9 +119,7 @@ def summarise(
         env_steps=progress.env_steps,
         updates=int(progress.learner("updates")),
         policy_version=version,
-        eval_return_mean=round(float(shown.returns.array().mean()), 2)
-        if shown
-        else None,
+        eval_return_mean=round(mean_of(shown.returns.array()), 2) if shown else None,
         lost_steps=int(progress.learner("lost_steps")),
         recovered_steps=int(progress.learner("recovered_steps")),
         duplicate_steps=int(progress.learner("duplicate_steps")),

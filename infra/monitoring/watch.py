@@ -50,6 +50,7 @@ class Watch:
         self._rows: Mapping[str, float] = {}
         self._over: frozenset[str] = frozenset()
         self._experiments: tuple[ExperimentView, ...] = ()
+        self._experiments_at_s = 0.0
         self._lag: LagMonitor | None = None
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
@@ -132,6 +133,11 @@ class Watch:
                     whole_by_s = 0.0
                     due_s = now_s + self._every_s
                     self._experiments = runs.views(time.time())
+                    # Those views need no broker: where none answers they are old.
+                    # A new one has no answer at first: not older than before.
+                    self._experiments_at_s = max(
+                        self._experiments_at_s, runs.answered_s
+                    )
                     self._publish("")
 
     def _is_whole(self, runs: RunsFollowed) -> bool:
@@ -152,6 +158,7 @@ class Watch:
                 lag=replace(lag, groups=kept),
                 experiments=self._experiments,
                 problem=problem or lag.problem,
+                experiments_at_s=self._experiments_at_s,
             )
             self._newer.notify_all()
 

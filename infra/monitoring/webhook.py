@@ -19,7 +19,11 @@ from typing import IO
 
 from pydantic import SecretStr
 
+from infra.monitoring.deadline import Deadline, opened
+
 TIMEOUT_S = 5.0
+"""Of a whole try, whatever its answer is made of."""
+
 TRIES = 5
 _FIRST_PAUSE_S = 1.0
 _MOST_WAITING = 64
@@ -59,7 +63,6 @@ class Webhook:
         """
         self._url = url
         self._first_pause_s = first_pause_s
-        self._opener = urllib.request.build_opener(_NoRedirect)
         self._waiting: queue.Queue[Payload] = queue.Queue(_MOST_WAITING)
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -119,14 +122,22 @@ class Webhook:
             {"Content-Type": "application/json", "User-Agent": "rollstream"},
             method="POST",
         )
-        try:
-            with self._opener.open(request, timeout=TIMEOUT_S):
-                return "", False
-        except urllib.error.HTTPError as exc:
-            exc.close()
-            is_final = exc.code < 500 and exc.code not in _LATER
-            return f"it answers {exc.code}", is_final
-        except urllib.error.URLError as exc:
-            return f"it cannot be reached: {type(exc.reason).__name__}", False
-        except (OSError, HTTPException) as exc:
-            return f"it does not answer: {type(exc).__name__}", False
+        with Deadline(TIMEOUT_S) as deadline:
+            problem, is_final = _posted(request, deadline)
+        if deadline.is_over:
+            return "it does not answer in time", False
+        return problem, is_final
+
+
+def _posted(request: urllib.request.Request, deadline: Deadline) -> tuple[str, bool]:
+    try:
+        with opened(request, deadline, _NoRedirect()):
+            return "", False
+    except urllib.error.HTTPError as exc:
+        exc.close()
+        is_final = exc.code < 500 and exc.code not in _LATER
+        return f"it answers {exc.code}", is_final
+    except urllib.error.URLError as exc:
+        return f"it cannot be reached: {type(exc.reason).__name__}", False
+    except (OSError, HTTPException) as exc:
+        return f"it does not answer: {type(exc).__name__}", False

@@ -83,6 +83,36 @@ def test_one_that_is_made_anew_is_read_again(records, send, settings, make_topic
     assert read(records, 1) == [(topic, b"new")]
 
 
+def test_one_that_is_made_anew_is_read_again_however_long_it_is(
+    records, send, settings, make_topic
+):
+    topic, other = make_topic(), make_topic()
+    send(topic, *(b"%d" % n for n in range(3)))
+    send(other, b"of another")
+    records.follow({topic: 9, other: 9})
+    assert len(read(records, 4)) == 4
+    assert records.begun_anew() == set()
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not records._places[topic].topic_id:
+        assert records.poll(0.1) == []
+        assert time.monotonic() < deadline_s
+    delete_topics(settings, [topic])
+    ensure_topics(settings, [TopicConfig(topic, 1)])
+    new = [b"new %d" % n for n in range(6)]
+    send(topic, *new)
+    anew, found = set(), []
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not anew or len(found) < len(new):
+        messages = records.poll(0.1)
+        if begun := records.begun_anew():
+            anew, found = begun, []
+        found += [(m.topic, m.value) for m in messages]
+        assert time.monotonic() < deadline_s, found
+    assert anew == {topic}
+    assert found == [(topic, value) for value in new]
+    assert time.time() - records.answered_s < PATIENCE_S
+
+
 def test_records_that_expire_first_are_passed_over(records, send, settings, make_topic):
     topic = make_topic()
     send(topic, *(b"%d" % n for n in range(5)))

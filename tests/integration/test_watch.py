@@ -246,9 +246,13 @@ def test_an_outage_is_told_of_and_survived(rig, settings, local_cluster):  # noq
         try:
             troubled = until(watch, lambda s: s if s.problem else None, "a problem")
             assert view(troubled, name).env_steps == before.env_steps, "as it was"
+            # Also by each later snapshot, which says since when.
+            old_s = 8.0
+            until(watch, lambda s: s.at_s - s.experiments_at_s > old_s, "it gets old")
         finally:
             local_cluster.restart_broker()
         tell(rig, published, env_steps=130.0)
         until(watch, is_at(name, env_steps=130), "it is followed again")
         healthy = until(watch, lambda s: s if not s.problem else None, "no problem")
         assert healthy.lag.at_s > troubled.lag.at_s
+        until(watch, lambda s: s.at_s - s.experiments_at_s < old_s, "of now again")

@@ -67,4 +67,5 @@ SNAPSHOT = Snapshot(
     at_s=AT_S,
     lag=LagReport(AT_S - 0.5, (group(partition()),), took_s=0.25),
     experiments=(VIEW,),
+    experiments_at_s=AT_S,
 )

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from infra.monitoring.alerts_on import MAX_ALERTS, AlertsOn
+from infra.monitoring.alerts_on import MAX_ALERTS, MAX_REASON, MAX_ROLE, AlertsOn
 from infra.monitoring.experiment_events import make_event
 
 
@@ -47,6 +47,19 @@ def test_other_kinds_are_no_alerts_that_are_on():
     assert on(event("worker-failed"), event("alert-on", run_id="before")) == ()
     mild = replace(event(), severity="info")
     assert on(mild) == () == on(event(), mild), "nothing that anybody is to see"
+
+
+def test_endless_texts_are_cut_and_their_end_is_still_told():
+    long = replace(
+        event(reason="late: " + "x" * 900_000, role="r" * 900_000),
+        severity="s" * 900_000,
+    )
+    (told,) = on(long)
+    assert (len(told.reason), len(told.role)) == (MAX_REASON, MAX_ROLE)
+    assert len(told.severity) == MAX_ROLE
+    endless = replace(long, reason="y" * 900_000)
+    for each in (long, endless):
+        assert on(each, replace(each, kind="alert-off")) == ()
 
 
 def test_no_more_are_kept_than_there_can_be():

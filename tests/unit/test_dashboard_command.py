@@ -57,6 +57,24 @@ def test_a_file_that_holds_no_text_or_is_none_is_refused(token_file, tmp_path):
         read_token(token_file)
 
 
+@pytest.mark.parametrize(("size", "fits"), [(4_096, True), (4_097, False)])
+def test_a_file_that_is_too_long_is_refused_and_not_cut(token_file, size, fits):
+    token_file.write_text("t" * size)
+    if fits:
+        assert read_token(token_file) == "t" * size
+        return
+    with pytest.raises(BadInput, match="expected at most 4096 bytes"):
+        read_token(token_file)
+
+
+def test_a_token_with_a_line_end_is_refused_where_it_is_not_read_from_a_file(
+    refused, monkeypatch
+):
+    monkeypatch.setenv("ROLLSTREAM_DASHBOARD_TOKEN", TOKEN + "\n")
+    code, error = refused()
+    assert code == 2 and "no white space" in error and TOKEN not in error
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [

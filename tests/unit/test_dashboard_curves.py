@@ -146,6 +146,42 @@ def test_mean_returns_go_back_over_enough_episodes(rows):
         assert means[i] == pytest.approx(total / count, rel=1e-6, abs=1e-3)
 
 
+@pytest.mark.parametrize("sum_", [1e18, -1e18, np.inf, -np.inf, np.nan, 1e15])
+@pytest.mark.parametrize("where", [0, 300, 599])
+def test_one_return_that_cannot_be_falsifies_no_other(sum_, where):
+    times, episodes = np.arange(600.0), np.full(600, 2.0)
+    sums = episodes * (0.1 + times % 7)
+    expected_t, expected = mean_returns(times, episodes, sums)
+    sums[where] = sum_
+    at, means = mean_returns(times, episodes, sums)
+    if sum_ == 1e15:
+        # As large as it may be; it is in 50 means, and in no digit of the others.
+        others = (times < where) | (times >= where + EPISODES // 2)
+        assert (means[others] == expected[others]).all() and means[where] > 1e12
+        return
+    assert at.tolist() == np.delete(times, where).tolist()
+    far = (at < where) | (at > where + EPISODES)
+    assert means[far] == pytest.approx(expected[expected_t != where][far], rel=1e-12)
+    assert means == pytest.approx(np.full(599, 3.1), abs=3.1)
+
+
+@pytest.mark.parametrize("count", [0.0, -5.0, np.nan, np.inf])
+def test_records_without_episodes_are_left_out(count):
+    at, means = mean_returns(
+        np.arange(3.0), np.array([1.0, count, 1.0]), np.array([4.0, 9.0, 6.0])
+    )
+    assert at.tolist() == [0.0, 2.0] and means.tolist() == [4.0, 5.0]
+
+
+@given(curve, st.sampled_from([np.nan, np.inf, -np.inf]), st.integers(0, 60))
+def test_what_is_no_number_is_not_drawn_and_stops_nothing(found, bad, at):
+    times, values = found
+    at = min(at, len(values))
+    with_bad = np.insert(times, at, times[at - 1] if at else 1e9)
+    strange = with_bad, np.insert(values, at, bad)
+    assert thin({"loss": strange}, 40) == thin({"loss": found}, 40)
+
+
 def test_all_series_are_there_also_when_nothing_is():
     empty = {
         track: {name: np.empty(0) for name in ("t", *names)}

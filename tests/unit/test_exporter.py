@@ -222,10 +222,14 @@ def test_what_is_old_is_not_shown(scrape, monkeypatch):
     found = scrape(troubled)
     assert of(found, "rollstream_exporter_up") == 0
     assert "kafka_consumergroup_group_lag" in names(found), "for a while"
-    old = replace(troubled, lag=replace(SNAPSHOT.lag, at_s=AT_S - OLD_S - 1))
+    old_s = AT_S - OLD_S - 1
+    old = replace(troubled, lag=replace(SNAPSHOT.lag, at_s=old_s))
     found = scrape(old)
     assert not any(name.startswith("kafka_") for name in names(found))
     assert "rollstream_env_steps_total" in names(found)
+    found = scrape(replace(troubled, experiments_at_s=old_s))
+    assert not any("experiment" in dict(pairs) for _, pairs in found)
+    assert "kafka_consumergroup_group_lag" in names(found)
     monkeypatch.setattr(time, "time", lambda: AT_S + FRESH_S + 1)
     found = scrape(SNAPSHOT)
     assert all(name.startswith("rollstream_exporter_") for name in names(found))

@@ -121,5 +121,14 @@ def test_a_poor_token_is_refused_and_not_repeated(poor):
     assert not poor or poor not in str(refused.value)
 
 
+@pytest.mark.parametrize("around", [" {}", "{} ", "{}\n", "\t{}", "{}\r\n"])
+def test_a_token_that_no_header_can_carry_is_refused(around):
+    with pytest.raises(
+        SettingsError, match="TOKEN: expected no white space"
+    ) as refused:
+        check_token("TOKEN", around.format(TOKEN))
+    assert TOKEN not in str(refused.value)
+
+
 def test_a_token_of_sixteen_is_enough():
     assert check_token("TOKEN", TOKEN) == TOKEN

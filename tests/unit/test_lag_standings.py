@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from infra.monitoring.lag.standings import Standings
 from infra.monitoring.lag.window import Window
 from schemas.codec import decode, encode
 from schemas.records import MetricsPoint, Position
+from schemas.topics import METRICS, topic_name
 
 TRAJECTORIES, REPLAY = "rollstream.e.trajectories", "rollstream.e.replay"
 PROCESSOR, LEARNER = "rollstream.e.processor", "rollstream.e.learner"
@@ -195,3 +197,38 @@ def test_another_experiment_shows_how_far_the_clocks_are_apart():
     other.hear(told_once)
     (standing,) = other.by_place.values()
     assert standing.at_s == pytest.approx(NOW_S - 10, abs=0.1)
+
+
+def test_a_topic_that_is_made_anew_is_heard_afresh(monkeypatch):
+    come, anew = [], set()
+
+    class Records:
+        def __init__(self, settings, client_id):
+            pass
+
+        def follow(self, wanted):
+            pass
+
+        def poll(self, timeout_s):
+            return [come.pop()] if come else []
+
+        def begun_anew(self):
+            return {anew.pop()} if anew else set()
+
+    monkeypatch.setattr(standings, "NewestRecords", Records)
+    follower = standings.StandingsFollower(None)
+    follower.follow(["e"])
+    topic = topic_name(METRICS, "e")
+
+    def positions():
+        heard = follower.hear().items()
+        return {place.partition: standing.position for place, standing in heard}
+
+    old = told("processor", (TRAJECTORIES, 0, 900, 0), (TRAJECTORIES, 1, 900, 0))
+    come.append(replace(old, topic=topic))
+    assert positions() == {0: 900, 1: 900}
+    anew |= {topic}
+    come.append(replace(told("processor", (TRAJECTORIES, 0, 3, 0)), topic=topic))
+    assert positions() == {0: 3}
+    anew |= {topic}
+    assert positions() == {}

@@ -14,7 +14,9 @@ from infra.monitoring.dashboard.rows import row_of
 from infra.monitoring.exporter import Exporter
 from infra.monitoring.metric_records import (
     COUNT_LIMIT,
+    MAX_NAME,
     MAX_VALUES,
+    RETURN_LIMIT,
     metric_or_none,
     read_metric,
     returns_of,
@@ -86,7 +88,7 @@ def view_of(*messages):
 
 def scraped(view):
     class Seen:
-        snapshot = Snapshot(at_s=2e9, experiments=(view,))
+        snapshot = Snapshot(at_s=2e9, experiments=(view,), experiments_at_s=2e9)
 
     registry = CollectorRegistry()
     registry.register(Exporter(Seen(), "here"))
@@ -145,6 +147,15 @@ def test_measures_are_kept_as_they_are_and_counts_that_are_none_are_not():
     assert read_metric(encode(fine)) == fine
 
 
+def test_names_that_are_endless_are_not_kept():
+    longest = "trained_rows/" + "w" * (MAX_NAME - len("trained_rows/"))
+    told = point("learner", **{longest: 1.0, longest + "w": 2.0, "x" * 900_000: 3.0})
+    assert read_metric(encode(told)).values == {longest: 1.0}
+    run = RunMetrics("e", Progress(RUN))
+    run.hear(message(told))
+    assert run.progress.points["learner", 0].values.keys() == {longest}
+
+
 def test_what_is_no_metric_or_of_another_kind_is_none():
     assert metric_or_none(b"\x00garbage") is None
     assert metric_or_none(encode(episodes([1.0])), type(evaluation(1.0))) is None
@@ -157,6 +168,31 @@ def test_what_is_no_metric_or_of_another_kind_is_none():
 def test_returns_whose_sum_is_no_number_are_no_point_of_a_curve():
     assert row_of(message(episodes([1.7e308, 1.7e308]))) is None
     assert row_of(message(episodes([float("nan")]))) is None
+
+
+@pytest.mark.parametrize("strange", [1e18, -1e18, 1.7e308, np.inf, -np.inf, np.nan])
+def test_returns_that_cannot_be_are_in_no_curve(strange):
+    row = row_of(message(episodes([5.0, strange, 7.0])))
+    assert row is not None and row.values[1:] == (2.0, 12.0)
+    assert row_of(message(episodes([strange]))) is None
+    # 1e15 each: they are returns, and their sum is none.
+    assert row_of(message(episodes([RETURN_LIMIT] * 2))) is None
+    row = row_of(message(evaluation(strange)))
+    assert row is not None and np.isnan(row.values[1])
+
+
+@pytest.mark.parametrize("pair", [(1.7e308, 1.7e308), (np.inf, -np.inf)])
+def test_who_looks_is_not_told_of_means_that_are_none(pair):
+    """Warnings are errors here; elsewhere they would be on somebody's terminal."""
+    both = replace(
+        evaluation(1.0), returns=pack(np.array(pair)), lengths=pack(np.ones(2, int))
+    )
+    metrics = RunMetrics("e", Progress(RUN))
+    for each in (both, episodes(list(pair))):
+        metrics.hear(message(each))
+        figures_of([message(each)], RUN)
+        row_of(message(each))
+    assert not np.isfinite(metrics.progress.mean_return)
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,15 @@ import pytest
 import typer
 from prometheus_client.parser import text_string_to_metric_families as parse
 
+from infra.monitoring import exporter
+from infra.monitoring.exporter import FRESH_S
 from infra.monitoring.metrics_server import (
     MAX_AT_ONCE,
     MetricsError,
     MetricsServer,
     make_app,
 )
+from infra.monitoring.metrics_text import MAX_TEXTS
 from infra.monitoring.snapshot import Snapshot
 from rollstream.listening import parse_listen
 from tests.unit.snapshots import SNAPSHOT
@@ -29,7 +32,7 @@ class Seen:
     def __init__(self):
         now_s = time.time()
         lag = replace(SNAPSHOT.lag, at_s=now_s)
-        self.snapshot = replace(SNAPSHOT, at_s=now_s, lag=lag)
+        self.snapshot = replace(SNAPSHOT, at_s=now_s, lag=lag, experiments_at_s=now_s)
 
 
 @contextmanager
@@ -67,6 +70,62 @@ def test_metrics_are_what_prometheus_parses(port):
     assert {f.name for f in parse(gzip.decompress(packed).decode())} == families
     _, some, _ = ask(port, "/metrics?name[]=rollstream_env_steps_total")
     assert {f.name for f in parse(some.decode())} == {"rollstream_env_steps"}
+
+
+@pytest.fixture
+def collected(monkeypatch):
+    """How often the series of a snapshot were collected."""
+    times, collect = [], exporter.Exporter.collect
+
+    def counted(of):
+        times.append(1)
+        return collect(of)
+
+    monkeypatch.setattr(exporter.Exporter, "collect", counted)
+    return times
+
+
+def test_the_text_of_a_snapshot_is_written_once_for_all(source, collected):
+    with served(make_app(source, "here", is_local=True)) as port:
+        bodies, before = [], len(collected)
+
+        def scrape():
+            bodies.append(ask(port)[1])
+
+        askers = [threading.Thread(target=scrape) for _ in range(MAX_AT_ONCE // 2)]
+        for each in askers:
+            each.start()
+        for each in askers:
+            each.join(PATIENCE_S)
+        assert len(set(bodies)) == 1 and len(bodies) == len(askers)
+        assert len(collected) - before == 1
+        packed = {ask(port, Accept_Encoding="gzip")[1] for _ in range(3)}
+        assert {gzip.decompress(each) for each in packed} == set(bodies)
+        assert len(collected) - before == 2
+        source.snapshot = replace(source.snapshot, problem="no broker answers")
+        assert b"rollstream_exporter_up 0.0" in ask(port)[1]
+        assert len(collected) - before == 3
+
+
+def test_a_snapshot_that_gets_old_is_not_told_as_it_was(port, source, monkeypatch):
+    assert b"rollstream_exporter_up 1.0" in ask(port)[1]
+    at_s = source.snapshot.at_s + FRESH_S + 1
+    monkeypatch.setattr(time, "time", lambda: at_s)
+    body = ask(port)[1]
+    assert b"rollstream_exporter_up 0.0" in body
+    assert b"rollstream_env_steps_total" not in body
+
+
+def test_of_endless_forms_so_many_are_kept(port, collected):
+    def scrapes(version):
+        before = len(collected)
+        accept = f"application/openmetrics-text; version=1.0.{version}"
+        assert ask(port, Accept=accept)[0] == 200
+        return len(collected) - before
+
+    assert [scrapes(n) for n in range(MAX_TEXTS + 3)] == [1] * (MAX_TEXTS + 3)
+    assert scrapes(0) == 0
+    assert scrapes(MAX_TEXTS + 1) == 1
 
 
 def test_health_says_whether_somebody_looks(port, source):

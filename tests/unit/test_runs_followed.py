@@ -6,10 +6,13 @@ import pytest
 
 from infra.control.desired import PublishedExperiment
 from infra.control.statuses import make_status
+from infra.kafka.reading import Message
 from infra.monitoring import runs_followed
 from infra.monitoring.runs_followed import RunsFollowed
 from infra.settings import Settings
+from schemas.codec import encode
 from schemas.experiment import from_values
+from schemas.records import MetricsPoint, Position
 from tests.unit.test_experiment import values
 
 
@@ -102,3 +105,73 @@ def test_groups_of_runs_that_are_over_are_named(runs):
         Control.newest.statuses["e"] = status
         groups = {f"rollstream.e.{r}" for r in ("processor", "learner", "archiver")}
         assert runs.over_groups() == (groups if over else set()), state
+
+
+class Records:
+    """What is read of the topics, as the test sets it."""
+
+    def __init__(self, settings, client_id):
+        self.come, self.anew, self.again_of = [], set(), []
+        self.answered_s = 0.0
+
+    def follow(self, wanted):
+        pass
+
+    def again(self, topic, count):
+        self.again_of.append(topic)
+
+    def poll(self, timeout_s):
+        come, self.come = self.come, []
+        return come
+
+    def begun_anew(self):
+        anew, self.anew = self.anew, set()
+        return anew
+
+    def close(self):
+        pass
+
+
+def test_a_run_begins_afresh_with_a_topic_that_is_made_anew(runs, monkeypatch):
+    with closing(Records(None, "")) as records:
+        monkeypatch.setattr(runs, "_records", records)
+        publish("a", "b")
+        runs.look()
+        run_id = Control.newest.experiments["a"].run_id
+
+        def tell(*names_and_steps):
+            for name, steps in names_and_steps:
+                told = MetricsPoint(
+                    name, run_id, "learner", 0, 0, 0, {"env_steps": steps},
+                    (Position(f"rollstream.{name}.replay", 0, int(steps), 0, 0),),
+                )  # fmt: skip
+                topic = f"rollstream.{name}.metrics"
+                records.come.append(
+                    Message(topic, 0, 0, 1_000, "learner/0", encode(told))
+                )
+            runs.hear(0.0)
+
+        def seen():
+            steps = {view.experiment: view.env_steps for view in runs.views(1.0)}
+            stand = {place.topic: s.position for place, s in runs.standings().items()}
+            return steps, stand
+
+        tell(("a", 900.0), ("b", 50.0))
+        records.anew = {"rollstream.a.metrics", "rollstream.gone.metrics"}
+        tell(("b", 60.0))
+        assert seen() == ({"a": 0, "b": 60}, {"rollstream.b.replay": 60})
+        assert records.again_of == ["rollstream.a.events"]
+        records.anew = {"rollstream.b.events"}
+        tell(("a", 3.0), ("b", 70.0))
+        assert records.again_of[1:] == ["rollstream.b.metrics"]
+        assert seen()[0] == {"a": 3, "b": 0}, "b's is read again from its beginning"
+
+
+def test_who_follows_nothing_is_up_to_date_and_else_when_a_broker_answered(
+    runs, monkeypatch
+):
+    monkeypatch.setattr(runs_followed.time, "time", lambda: 77.0)
+    assert runs.answered_s == 77.0
+    publish("a")
+    runs.look()
+    assert runs.answered_s == 0.0, "nobody has answered"

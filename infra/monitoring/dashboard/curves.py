@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from infra.monitoring.metric_records import RETURN_LIMIT
+
 Floats = npt.NDArray[np.float64]
 Curve = tuple[Floats, Floats]
 """Times in seconds, which do not go back, and finite values."""
@@ -77,19 +79,43 @@ def rate(times: Floats, counter: Floats) -> Curve:
     after = np.maximum.accumulate(np.where(breaks, here, 0))
     since = np.maximum(since, after)
     seconds = times[1:] - times[since]
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         rates = (counter[1:] - counter[since]) / seconds
     is_known = seconds > 0
     return times[1:][is_known], rates[is_known]
 
 
 def mean_returns(times: Floats, episodes: Floats, sums: Floats) -> Curve:
-    """Return at each record the mean over it and those before, EPISODES at least."""
+    """Return at each record the mean over it and those before, EPISODES at least.
+
+    Records that cannot be are left out: without an episode, or with a sum that is no
+    number or beyond RETURN_LIMIT.
+    """
+    fits = (episodes >= 1) & (episodes <= RETURN_LIMIT) & (abs(sums) <= RETURN_LIMIT)
+    times, episodes, sums = times[fits], episodes[fits], sums[fits]
     count = np.concatenate(([0.0], np.cumsum(episodes)))
-    total = np.concatenate(([0.0], np.cumsum(sums)))
     first = np.searchsorted(count, count[1:] - EPISODES, side="right") - 1
-    first = np.maximum(first, 0)
-    return times, (total[1:] - total[first]) / (count[1:] - count[first])
+    records = np.arange(1, len(times) + 1) - np.maximum(first, 0)
+    return times, _sums_back(sums, records) / _sums_back(episodes, records)
+
+
+def _sums_back(values: Floats, lengths: Any) -> Floats:
+    """Return of each value its sum with those before it, ``lengths`` of them in all.
+
+    Nothing but those goes into a sum. The difference of two running totals would bear
+    the rounding of all that came before, for ever: after a 1e15 its digits are gone.
+    """
+    found = np.zeros(len(values))
+    at, step, blocks = np.arange(len(values)), 1, values
+    while step <= lengths.max(initial=0):
+        # Blocks of 1, 2, 4, ... values that end at each place: a length is some of
+        # them, as its binary digits say.
+        has = (lengths & step) > 0
+        found[has] += blocks[at[has]]
+        at[has] -= step
+        blocks = np.concatenate((blocks[:step], blocks[step:] + blocks[:-step]))
+        step *= 2
+    return found
 
 
 def thin(
@@ -106,6 +132,7 @@ def thin(
         last_s: leave out what is older than that, seen from the newest point.
         pause_s: a pause as long as that is no gap: there is more that was not read.
     """
+    curves = {name: known(*curve) for name, curve in curves.items()}
     ends = [(t[0], t[-1]) for t, _ in curves.values() if len(t)]
     if not ends:
         return [], {name: [] for name in curves}

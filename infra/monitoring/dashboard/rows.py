@@ -7,7 +7,12 @@ from dataclasses import dataclass
 
 from infra.kafka.reading import Message
 from infra.monitoring.lag_history import LAG_RECORDS, LAG_S, ROLE, value_name
-from infra.monitoring.metric_records import metric_or_none, returns_of
+from infra.monitoring.metric_records import (
+    RETURN_LIMIT,
+    mean_of,
+    metric_or_none,
+    returns_of,
+)
 from schemas.records import EpisodesFinished, Evaluation, MetricsPoint
 
 TRACKS: dict[str, tuple[str, ...]] = {
@@ -69,9 +74,9 @@ def _episodes(message: Message, at_s: float) -> Row | None:
     found = metric_or_none(message.value, EpisodesFinished)
     if found is None:
         return None
-    returns = [each for each in returns_of(found).tolist() if math.isfinite(each)]
+    returns = [each for each in returns_of(found).tolist() if _is_return(each)]
     total = sum(returns)
-    if not returns or not math.isfinite(total):
+    if not returns or not _is_return(total):
         return None
     return Row(found.run_id, "episodes", (at_s, float(len(returns)), total))
 
@@ -80,8 +85,13 @@ def _evaluation(message: Message, at_s: float) -> Row | None:
     found = metric_or_none(message.value, Evaluation)
     if found is None:
         return None
-    mean = _finite(float(returns_of(found).mean()))
-    return Row(found.run_id, "evaluations", (at_s, mean))
+    mean = mean_of(returns_of(found))
+    shown = mean if _is_return(mean) else math.nan
+    return Row(found.run_id, "evaluations", (at_s, shown))
+
+
+def _is_return(value: float) -> bool:
+    return abs(value) <= RETURN_LIMIT  # what is no number is not
 
 
 def _finite(value: float) -> float:

@@ -215,7 +215,12 @@ class StandingsFollower:
 
     def hear(self, timeout_s: float = 0.0) -> Mapping[Place, Standing]:
         """Return where all stand, as far as they have told."""
-        for message in self._records.poll(timeout_s):
+        messages = self._records.poll(timeout_s)
+        for topic in self._records.begun_anew() & self._of.keys():
+            # Offsets of a topic that is gone would be compared with those of another.
+            name = topic.split(".", 2)[1]
+            self._of[topic] = Standings(name, self._clock)
+        for message in messages:
             if message.topic in self._of:
                 self._of[message.topic].hear(message)
         return {
