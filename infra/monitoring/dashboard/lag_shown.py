@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from infra.monitoring.lag.model import GroupLag, LagReport, PartitionLag
-from infra.monitoring.lag.own_groups import READS
+from infra.monitoring.lag.own_groups import experiment_of
 from infra.monitoring.lag.plain import plain_group, plain_report, plain_verdict
 from infra.monitoring.worst_lag import worst_groups, worst_partitions
-from schemas.topics import group_name
 
 MAX_GROUPS = 2_000
 """Of more groups the worst are sent; those of experiments in any case."""
@@ -28,7 +27,8 @@ def lag_values(report: LagReport, experiments: Iterable[str]) -> dict[str, Any]:
         report: of all groups.
         experiments: those that the page shows.
     """
-    ours = {group_name(each, role) for each in experiments for role in READS}
+    names = set(experiments)
+    ours = {g.group for g in report.groups if experiment_of(g.group) in names}
     groups = worst_groups(report.groups, MAX_GROUPS, ours)
     shown = worst_partitions(groups, MAX_PARTITIONS, ours)
     every = sum(len(each.partitions) for each in report.groups)
