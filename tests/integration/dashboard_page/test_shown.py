@@ -140,13 +140,16 @@ def test_hostile_texts_are_shown_and_do_nothing(visit, source, past):
     ours = groups_of(EXPERIMENT, verdict=verdict)
     # The name of one that is not asked for: such names are refused.
     views = (view, experiment(HOSTILE))
-    source.put(moment(*views, groups=(bad, *ours), problem=HOSTILE))
+    shown = moment(*views, groups=(bad, *ours))
+    source.put(shown)
     page = visit(fragment=f"#experiment={EXPERIMENT}")
+    expect(page.locator("#glance .evidence").first).to_contain_text(HOSTILE)
+    source.put(dataclasses.replace(shown, problem=HOSTILE, at_s=shown.at_s + 1))
     page.locator("#groups .opener", has_text=HOSTILE).click()
     for place in (
         "#state", "#reason", "#run", "#banner", "#alerts .reason",
         "#events [data-field=reason]", "#letters [data-field=error]",
-        "#groups .opener", "#groups .more th[scope=row]", "#glance .evidence",
+        "#groups .opener", "#groups .more th[scope=row]",
         "#experiments li:last-child .name", "#processes th[scope=row]",
     ):  # fmt: skip
         expect(page.locator(place).first).to_contain_text(HOSTILE)
