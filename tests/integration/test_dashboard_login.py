@@ -20,6 +20,13 @@ def url():
         yield url
 
 
+def give(page, token):
+    """Type it, without a look for the field: a drawn page has it focused."""
+    expect(page.locator("input:focus")).to_have_count(1, timeout=WAIT_MS)
+    page.keyboard.type(token)
+    page.keyboard.press("Enter")
+
+
 def test_a_token_is_given_by_keyboard_and_the_page_lives(url):
     with browser() as chromium:
         context = chromium.new_context()
@@ -27,15 +34,12 @@ def test_a_token_is_given_by_keyboard_and_the_page_lives(url):
         page = context.new_page()
         page.goto(url)
         assert page.url == f"{url}login"
-        # The field has the focus.
-        page.keyboard.type("wrong-wrong-wrong")
-        page.keyboard.press("Enter")
+        give(page, "wrong-wrong-wrong")
         expect(page.get_by_role("alert")).to_have_text(
             "That is not the token.", timeout=WAIT_MS
         )
         assert context.cookies() == []
-        page.keyboard.type(TOKEN)
-        page.keyboard.press("Enter")
+        give(page, TOKEN)
         # The browser says where its form comes from, and is believed.
         page.wait_for_url(url)
         answer = page.evaluate("fetch('/api/snapshot').then(found => found.json())")
@@ -54,8 +58,7 @@ def test_another_page_on_this_machine_learns_nothing(url):
         context.set_default_timeout(WAIT_MS)
         page = context.new_page()
         page.goto(url)
-        page.keyboard.type(TOKEN)
-        page.keyboard.press("Enter")
+        give(page, TOKEN)
         page.wait_for_url(url)
         # Of another port, and free of the policy that our own pages have.
         page.route(
