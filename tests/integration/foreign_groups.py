@@ -13,7 +13,7 @@ from aiokafka.protocol.group import (
     LeaveGroupRequest,
     SyncGroupRequest,
 )
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
 from infra.kafka.clients import (
     faust_broker_settings,
@@ -96,15 +96,31 @@ def odd_member(settings, group, assignment):
 
 
 def commit_many(settings, offsets_of, topic):
-    """Commit offsets, by group and partition: many groups at once."""
+    """Commit offsets, by group and partition: many groups at once.
+
+    A coordinator that has only just been made may refuse some: they are tried again.
+    """
     admin = make_admin(settings)
-    asked = []
-    for group, offsets in offsets_of.items():
-        places = [TopicPartition(topic, *place) for place in offsets.items()]
-        request = [ConsumerGroupTopicPartitions(group, places)]
-        asked += admin.alter_consumer_group_offsets(request).values()
-    for future in asked:
-        future.result(60)
+    left, deadline_s = dict(offsets_of), time.monotonic() + 60
+    while left:
+        asked = {}
+        for group, offsets in left.items():
+            places = [TopicPartition(topic, *place) for place in offsets.items()]
+            request = [ConsumerGroupTopicPartitions(group, places)]
+            asked |= admin.alter_consumer_group_offsets(request)
+        done = [group for group, future in asked.items() if _is_committed(future)]
+        for group in done:
+            del left[group]
+        assert time.monotonic() < deadline_s, f"not committed: {sorted(left)}"
+
+
+def _is_committed(future):
+    """What was refused is told of each partition, and raised only of the whole."""
+    try:
+        return all(place.error is None for place in future.result(60).topic_partitions)
+    except KafkaException as exc:
+        print(exc)
+        return False
 
 
 def forget(settings, groups):
