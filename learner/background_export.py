@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from learner.actor_graph import ExportedGraph
 
 
+# The tracing of torch.export is the whole process's: a second one breaks the first.
+_ONE_AT_A_TIME = threading.Lock()
+
+
 class BackgroundExport:
     """Exports an actor once; the actor goes on learning meanwhile."""
 
@@ -40,7 +44,8 @@ class BackgroundExport:
             try:
                 from learner.actor_graph import export_actor
 
-                future.set_result(export_actor(copied))
+                with _ONE_AT_A_TIME:
+                    future.set_result(export_actor(copied))
             except BaseException as exc:
                 future.set_exception(exc)
 
