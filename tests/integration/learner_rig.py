@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from concurrent.futures import Future
 
 import numpy as np
@@ -173,6 +174,7 @@ class Rig:
         self.learners = []
         self.threads = []
         self.journal = {}
+        self.sent = Counter()
 
     def context(self, role="learner", index=0):
         return RoleContext(
@@ -196,6 +198,7 @@ class Rig:
     def send_bytes(self, value, worker="w0"):
         partition = worker_index(worker) % self.experiment.spec.topics.partitions
         self.sender.send(self.topic(REPLAY), value, worker, partition)
+        self.sent[partition] += 1
 
     def topic(self, topic):
         return self.context().topic(topic)
@@ -255,6 +258,13 @@ class Rig:
             point for point in self.points() if incarnation in (None, point.incarnation)
         ]
         return dict(points[-1].values) if points else {}
+
+    def is_all_told(self):
+        """Whether the newest metrics are of when all that was sent had been read."""
+        points = self.points()
+        positions = points[-1].positions if points else ()
+        found = {p.partition: p.position for p in positions}
+        return all(found.get(number) == count for number, count in self.sent.items())
 
     def points(self):
         """All metrics; those without values only say that a process lives."""

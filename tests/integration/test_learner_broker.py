@@ -27,6 +27,7 @@ def test_a_learner_goes_on_after_kill_9_of_the_broker(rig, local_cluster):
     local_cluster.restart_broker()
     rig.send("w0", incarnation, *range(10, 20))
     rig.wait_for(lambda: rig.committed().get(0) == 20, learner=learner)
+    rig.wait_for(rig.is_all_told, learner=learner)
     values = rig.metrics()
     assert values["env_steps"] == 20 * ROWS
     assert values["lost_steps"] == values["duplicate_steps"] == 0

@@ -40,7 +40,7 @@ def test_each_step_is_taken_once_and_what_is_missing_is_counted(rig):
     rig.send_bytes(encode(foreign), "w1")
     rig.sender.flush(30)
     learner = rig.start_thread()
-    rig.wait_for(lambda: rig.metrics().get("foreign_batches"), learner=learner)
+    rig.wait_for(rig.is_all_told, learner=learner)
     values = rig.metrics()
     assert values["lost_steps"] == 2 * 64
     assert values["duplicate_steps"] == 2 * ROWS
@@ -51,8 +51,9 @@ def test_each_step_is_taken_once_and_what_is_missing_is_counted(rig):
     assert "w1" in reason and "sequences 1 to 2, steps 8 to 23 are missing" in reason
 
     rig.send("w1", second, 2, 1, 2)  # both are found, one of them twice
-    rig.wait_for(lambda: rig.metrics()["duplicate_steps"] == 3 * ROWS, learner=learner)
+    rig.wait_for(rig.is_all_told, learner=learner)
     values = rig.metrics()
+    assert values["duplicate_steps"] == 3 * ROWS
     assert (values["lost_steps"], values["recovered_steps"]) == (0, 2 * 64)
     assert values["env_steps"] == 8 * ROWS == rig.unique_rows
     assert learner.stop() == 0
