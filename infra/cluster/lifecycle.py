@@ -114,9 +114,10 @@ class Lifecycle:
             for service in begun:
                 self._wait(state, service, _READY_TIMEOUT_S)
         except BaseException:
-            # Also on Ctrl-C: nobody has a lease on what we began.
+            # Also on Ctrl-C: nobody has a lease on what we began. Found by its command
+            # line, since the state may not have its pid yet.
             for service in reversed(begun):
-                pid = self.pid(state, service)
+                pid = process.find_process(service.tail)
                 process.stop(pid, service.tail, _ABANDON_TIMEOUT_S)
             raise
         return state

@@ -7,6 +7,7 @@ import fcntl
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -50,7 +51,7 @@ def spawn(
     """
     if log_file.exists():
         log_file.replace(log_file.with_suffix(log_file.suffix + ".1"))
-    with log_file.open("wb") as log:
+    with log_file.open("wb") as log, _interrupted_afterwards():
         child = subprocess.Popen(
             list(argv),
             stdin=subprocess.DEVNULL,
@@ -60,8 +61,32 @@ def spawn(
             env=dict(environment),
             cwd=log_file.parent,
         )
-    _children[child.pid] = child
+        _children[child.pid] = child
     return child.pid
+
+
+@contextlib.contextmanager
+def _interrupted_afterwards() -> Iterator[None]:
+    """Holds Ctrl-C and SIGTERM back until it is known which process was started.
+
+    Until it has become another program nobody finds it by its command line.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # no handler runs here
+        return
+    heard: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: heard.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if callable(signal.getsignal(number))
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for interrupt in heard:
+        signal.raise_signal(interrupt)
 
 
 def command_line(pid: int) -> list[str]:

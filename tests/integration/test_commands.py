@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from infra.control.experiments import new_run_id, publish_experiment
@@ -174,9 +175,40 @@ def test_ctrl_c_while_the_cluster_starts_leaves_nothing(tmp_path):
     assert not processes_of(tmp_path)
 
 
+_INTERRUPTED_START = """
+import os, signal, subprocess, sys
+real = subprocess.Popen
+class Popen(real):
+    def __init__(self, args, *others, **more):
+        super().__init__(args, *others, **more)
+        if "org.apache.zookeeper.server.quorum.QuorumPeerMain" in args:
+            os.kill(os.getpid(), signal.SIGINT)
+subprocess.Popen = Popen
+from rollstream.__main__ import main
+sys.argv = ["rollstream", "up"]
+main()
+"""
+
+
+def test_ctrl_c_in_the_moment_of_a_start_leaves_nothing(tmp_path):
+    environment = {**os.environ, "ROLLSTREAM_DATA_DIR": str(tmp_path)}
+    for name in ("KAFKA_BOOTSTRAP_SERVERS", "ROLLSTREAM_ZOOKEEPER"):
+        environment.pop(name, None)
+    done = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED_START],
+        env=environment,
+        stderr=subprocess.PIPE,
+        timeout=60,
+    )
+    assert done.returncode == 130
+    assert not processes_of(tmp_path)
+
+
 def processes_of(directory):
-    listing = subprocess.run(["ps", "-eo", "args="], capture_output=True, text=True)
-    return [line for line in listing.stdout.splitlines() if str(directory) in line]
+    """What runs for it: of who has only just started there is no command line yet."""
+    found = psutil.process_iter(["cmdline", "cwd"])
+    told = [[each.info["cwd"] or "", *(each.info["cmdline"] or [])] for each in found]
+    return [words for words in told if str(directory) in " ".join(words)]
 
 
 def wait_until(condition, timeout_s=60.0):
