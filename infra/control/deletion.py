@@ -21,6 +21,7 @@ from infra.control.experiments import forget_experiment, in_force
 from infra.control.launching import SpecWriter, Wanted, refuse_claimed
 from infra.control.znodes import role_key
 from infra.errors import RollstreamError, TopicError
+from infra.kafka.asking import answer, ask
 from infra.kafka.clients import Traffic, make_admin, make_producer
 from infra.kafka.delivery import Sender
 from infra.kafka.reading import read_to_end
@@ -72,7 +73,7 @@ def find_belongings(settings: Settings, name: str) -> Belongings:
                 keep(message.key)
     return Belongings(
         tuple(sorted(each for each in names if each.startswith(topics_begin))),
-        tuple(sorted(each for each in _groups(admin) if each.startswith(topics_begin))),
+        tuple(sorted(g for g in _groups(settings) if g.startswith(topics_begin))),
         tuple(sorted(statuses)),
     )
 
@@ -189,7 +190,7 @@ def _forget(settings: Settings, name: str) -> None:
 
 def _remove(settings: Settings, belongings: Belongings, report: Report) -> None:
     if belongings.groups:
-        _delete_groups(make_admin(settings), belongings.groups)
+        ask(settings, lambda admin: _delete_groups(admin, belongings.groups))
         report(f"deleted {len(belongings.groups)} consumer groups")
     if belongings.topics:
         delete_topics(settings, belongings.topics)
@@ -206,9 +207,9 @@ def _sender(settings: Settings, name: str) -> Sender:
     return Sender(make_producer(settings, client_id=client_id, traffic=Traffic.CONTROL))
 
 
-def _groups(admin: AdminClient) -> list[str]:
+def _groups(settings: Settings) -> list[str]:
     try:
-        found = admin.list_consumer_groups().result(ADMIN_TIMEOUT_S)
+        found = ask(settings, lambda admin: answer(admin.list_consumer_groups()))
     except KafkaException as exc:
         raise _group_error("cannot be listed", exc) from exc
     return [str(group.group_id) for group in found.valid]
@@ -235,7 +236,7 @@ def _delete_groups(admin: AdminClient, names: tuple[str, ...]) -> None:
 
 def _is_deleted(name: str, future: Future[None], is_late: bool) -> bool:
     try:
-        future.result(ADMIN_TIMEOUT_S)
+        answer(future)
     except KafkaException as exc:
         code = exc.args[0].code()
         if code == KafkaError.GROUP_ID_NOT_FOUND:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from infra.errors import KafkaUnavailable
+
 _TIMEOUT_S = 5.0
 
 
@@ -38,6 +40,21 @@ def read_topic_identity(
     if isinstance(found, KafkaException):
         raise found
     return found
+
+
+def find_topic(admin: AdminClient, topic: str) -> TopicIdentity | None:
+    """Return a topic's identity; None when there is no such topic.
+
+    Raises:
+        KafkaUnavailable: the brokers do not answer.
+    """
+    try:
+        return read_topic_identity(admin, topic)
+    except (KafkaException, TimeoutError) as exc:
+        raise KafkaUnavailable(
+            f"nothing is known of {topic}: the brokers do not answer",
+            "check that they run",
+        ) from exc
 
 
 def read_topic_identities(

@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime
 
-from confluent_kafka import KafkaException
-
 from infra.clock import now_ms
 from infra.control.desired import PublishedExperiment, one_line
-from infra.errors import DeliveryError, KafkaUnavailable, RollstreamError, TopicError
+from infra.errors import DeliveryError, RollstreamError, TopicError
 from infra.kafka.clients import Traffic, make_admin, make_producer
 from infra.kafka.delivery import Sender
-from infra.kafka.identity import read_topic_identity
+from infra.kafka.identity import find_topic
 from infra.monitoring.alert_states import Alert, Edge, alerts_of
 from infra.monitoring.alerts_on import AlertsOn
 from infra.monitoring.event_kinds import EventKind, Severity
@@ -49,13 +47,7 @@ def read_alerts(
 
 
 def _check_that_they_exist(settings: Settings, topic: str) -> None:
-    try:
-        found = read_topic_identity(make_admin(settings, "alerts"), topic)
-    except (KafkaException, TimeoutError) as exc:
-        raise KafkaUnavailable(
-            f"topic {topic}: the brokers do not answer", "check that they are well"
-        ) from exc
-    if found is None:
+    if find_topic(make_admin(settings, "alerts"), topic) is None:
         raise TopicError(f"there is no topic {topic}")
 
 

@@ -44,7 +44,7 @@ def observed(
     learner = follower.progress.points.get(("learner", 0))
     return Observed(
         published,
-        dict(follower.standings),
+        follower.standings,
         follower.rows_per_record,
         learner.values if learner else {},
         now_s,

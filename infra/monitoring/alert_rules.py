@@ -18,6 +18,7 @@ from infra.monitoring.ill_partitions import (
     STALLED,
     Ill,
 )
+from infra.monitoring.lag.judge import Rules
 from infra.monitoring.lag.model import ORDER, SEVERITY, GroupLag, PartitionLag
 from infra.monitoring.lag.own_groups import READS
 from schemas.alert_specs import AlertsSpec
@@ -34,7 +35,7 @@ OF_GROUPS: tuple[AlertName, ...] = (
 GROUP_ROLES = tuple(READS)
 """Whose groups are judged."""
 
-JUDGED_AFTER_S = 5.0
+JUDGED_AFTER_S = Rules().stalled_after_s
 """From when on the judge calls a group stalled, at the earliest."""
 
 # A value that is at its bound would go on and off all the time.

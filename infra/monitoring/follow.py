@@ -99,8 +99,7 @@ class MetricsFollower:
             self._monitor = LagMonitor(
                 self._settings,
                 wanted=[group_name(self._experiment, role) for role in READS],
-                # A copy: it is asked for in the monitor's thread.
-                standings=lambda: dict(self.standings),
+                standings=lambda: self.standings,
             )
             self._monitor.start()
         return self._monitor.report

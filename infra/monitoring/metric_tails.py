@@ -19,6 +19,7 @@ from infra.kafka.clients import Traffic, make_admin, make_consumer
 from infra.kafka.offsets import EARLIEST, LATEST
 from infra.kafka.reading import Message, to_message
 from infra.monitoring.metric_records import mean_of, metric_or_none, returns_of
+from infra.monitoring.summary import Summary
 from infra.settings import Settings
 from schemas.records import EpisodesFinished, Evaluation, MetricsPoint
 from schemas.topics import METRICS, topic_name
@@ -46,6 +47,14 @@ class Figures:
     updates: int | None = None
     mean_return: float | None = None
     is_greedy: bool = False
+
+    @classmethod
+    def of(cls, summary: Summary | None) -> Figures:
+        """Return what was published of a run, some seconds ago or long ago."""
+        if summary is None:
+            return cls()
+        mean = summary.eval_return_mean
+        return cls(summary.env_steps, summary.updates, mean, mean is not None)
 
     def after(self, told: Figures) -> Figures:
         """Return these, where nothing is told already that says more.

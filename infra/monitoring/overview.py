@@ -131,12 +131,9 @@ def _read_figures(
 
 
 def _told(known: PublishedExperiment, status: RoleStatus | None) -> Figures:
-    """Return what the newest status says of a run, some seconds ago or long ago."""
-    summary = summary_of(status) if status and status.run_id == known.run_id else None
-    if summary is None:
-        return Figures()
-    mean = summary.eval_return_mean
-    return Figures(summary.env_steps, summary.updates, mean, mean is not None)
+    """Return what the newest status says of a run."""
+    is_of_it = status is not None and status.run_id == known.run_id
+    return Figures.of(summary_of(status) if status and is_of_it else None)
 
 
 def _row(

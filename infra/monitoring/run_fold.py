@@ -20,7 +20,6 @@ from infra.monitoring.nothing_said import NOTHING_SAID, state_unsaid
 from infra.monitoring.progress import Progress
 from infra.monitoring.run_metrics import RunMetrics, Who
 from infra.monitoring.snapshot import ExperimentView, ProcessView
-from infra.monitoring.summary import Summary
 from infra.monitoring.value_kinds import COUNTERS
 from schemas.codec import decode_or_none
 from schemas.records import Event, RoleStatus
@@ -92,7 +91,7 @@ class RunFold:
         wanted = {(a.role, a.index) for a in least_roles(published.experiment.spec)}
         rates = {} if is_over else self._rates_of(_LEARNER, now_s)
         summary = summary_of(told) if told else None
-        found = self._figures().after(_told(summary))
+        found = self._figures().after(Figures.of(summary))
         return ExperimentView(
             experiment=self.experiment,
             run_id=self.run_id,
@@ -161,11 +160,3 @@ class RunFold:
         roles = ("worker", "processor")
         told = sum(self.progress.total(role, "dead_letters") for role in roles)
         return told + self._learner("dead_letters")
-
-
-def _told(summary: Summary | None) -> Figures:
-    """Return what a status says of a run; its metrics may have expired since."""
-    if summary is None:
-        return Figures()
-    mean = summary.eval_return_mean
-    return Figures(summary.env_steps, summary.updates, mean, mean is not None)

@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException
 from infra.errors import RollstreamError
 from infra.monitoring.lag.model import NO_REPORT, LagReport, Place, Standing
 from infra.monitoring.lag.monitor import LagMonitor
+from infra.monitoring.problems import in_words
 from infra.monitoring.runs_followed import RunsFollowed
 from infra.monitoring.snapshot import ExperimentView, Snapshot
 from infra.settings import Settings
@@ -109,11 +110,11 @@ class Watch:
             try:
                 self._look()
             except (RollstreamError, KafkaException, TimeoutError) as exc:
-                self._publish(_in_words(exc))
+                self._publish(in_words(exc))
             except Exception as exc:
                 # Whatever it is: who is watched for must not be left in the dark.
                 _log.exception("the watch begins anew")
-                self._publish(f"{type(exc).__name__}: {exc}")
+                self._publish(in_words(exc))
             self._closed.wait(_RETRY_S)
 
     def _look(self) -> None:
@@ -161,11 +162,3 @@ class Watch:
                 experiments_at_s=self._experiments_at_s,
             )
             self._newer.notify_all()
-
-
-def _in_words(exc: Exception) -> str:
-    if isinstance(exc, RollstreamError):
-        return exc.problem
-    if isinstance(exc, KafkaException):
-        return str(exc.args[0].str())
-    return "the brokers do not answer"

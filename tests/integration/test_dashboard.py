@@ -177,6 +177,31 @@ def test_a_long_history_is_skimmed_and_then_read_from_its_end(
     assert set(found["series"]["env_steps"]) >= {*range(2_000)}
 
 
+def test_what_is_read_while_an_answer_is_made_is_not_said_to_be_in_it(
+    writer, past, monkeypatch
+):
+    monkeypatch.setattr(metrics_log, "FIRST_RECORDS", 100)
+    monkeypatch.setattr(metrics_log, "CHUNK_RECORDS", 100)
+    monkeypatch.setattr(metric_rows, "PLACES", 10)
+    monkeypatch.setattr(history.MetricsHistory, "_read_on", lambda *_: None)
+    for k in range(1_000):
+        writer.learner(T0 + 20 * k, k)
+    writer.flush()
+    thin = history.thin
+
+    def read_all_and_thin(*args):
+        (log,) = past._history._logs.values()
+        while log.read_older():
+            pass
+        return thin(*args)
+
+    monkeypatch.setattr(history, "thin", read_all_and_thin)
+    first = past.history(writer.name, points=5_000)
+    assert not first["complete"] and 500 not in first["series"]["env_steps"]
+    second = past.history(writer.name, points=5_000)
+    assert second["complete"] and 500 in second["series"]["env_steps"]
+
+
 def test_a_log_that_is_skimmed_in_no_time_is_skimmed_evenly(
     writer, settings, monkeypatch
 ):

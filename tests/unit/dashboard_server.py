@@ -55,9 +55,9 @@ class FakePast:
 
 
 @contextmanager
-def serving(dashboard) -> Iterator[str]:
-    """Serve `create_app(...)` on a free port of loopback; yield its address."""
-    listening = bind("127.0.0.1", 0)
+def serving(dashboard, port: int = 0) -> Iterator[str]:
+    """Serve `create_app(...)` on a port of loopback, 0: any free; yield its address."""
+    listening = bind("127.0.0.1", port)
     server = DashboardServer(dashboard)
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()

@@ -9,12 +9,13 @@ import pytest
 from confluent_kafka import KafkaError
 
 from infra.errors import DeliveryError, KafkaUnavailable, TopicError
+from infra.kafka import identity
 from infra.monitoring import alert_events
 from infra.monitoring.alert_events import AlertSender, read_alerts
 from infra.monitoring.alert_rules import AlertKey
 from infra.monitoring.alert_states import Edge
 from infra.settings import Settings
-from tests.unit.alerting_rig import NAME, RUN_ID, published
+from tests.unit.alerting.rig import NAME, RUN_ID, published
 
 EDGE = Edge(AlertKey("stalled", "processor"), True, "it hangs")
 MOST = 10
@@ -124,11 +125,11 @@ def test_a_refusal_is_followed_by_another_sender(
 def test_a_topic_that_is_not_there_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, answer: Any, error: type[Exception]
 ) -> None:
-    def identity(*_: object) -> None:
+    def found(*_: object) -> None:
         if answer is not None:
             raise answer
 
     monkeypatch.setattr(alert_events, "make_admin", lambda *_: None)
-    monkeypatch.setattr(alert_events, "read_topic_identity", identity)
+    monkeypatch.setattr(identity, "read_topic_identity", found)
     with pytest.raises(error):
         read_alerts(Settings(), NAME, RUN_ID, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -13,9 +14,8 @@ from confluent_kafka.admin import AdminClient
 
 from infra.errors import RollstreamError
 from infra.monitoring.dashboard.curves import SERIES, curves_of, thin
-from infra.monitoring.dashboard.metrics_log import MetricsLog
+from infra.monitoring.dashboard.metrics_log import MetricsLog, Read
 from infra.monitoring.dashboard.sources import Unknown
-from infra.monitoring.dashboard.tables import Columns
 from infra.settings import Settings
 
 MAX_LOGS = 16
@@ -66,14 +66,15 @@ class MetricsHistory:
             self._read_on(log)
         runs = log.runs()
         chosen = run_id or (runs[0] if runs else "")
-        columns = log.columns(chosen)
-        times, series = _thinned(columns, points, last_s, log.pause_s)
+        # At one moment: what goes on to be read is not said to be among it.
+        found = log.read(chosen)
+        times, series = _thinned(found, points, last_s)
         return {
             "experiment": experiment,
             "run_id": chosen,
             "runs": runs,
             "problem": problem,
-            "complete": log.is_complete or bool(times and log.has_all_since(times[0])),
+            "complete": found.whole_from_s <= (times[0] if times else -math.inf),
             "t": times,
             "series": series,
         }
@@ -138,8 +139,8 @@ class MetricsHistory:
 
 
 def _thinned(
-    columns: Columns | None, points: int, last_s: float | None, pause_s: float
+    found: Read, points: int, last_s: float | None
 ) -> tuple[list[float], dict[str, list[float | None]]]:
-    if columns is None:
+    if found.columns is None:
         return [], {name: [] for name in SERIES}
-    return thin(curves_of(columns), points, last_s, pause_s)
+    return thin(curves_of(found.columns), points, last_s, found.pause_s)

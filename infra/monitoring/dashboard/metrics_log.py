@@ -8,12 +8,12 @@ import time
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from infra.errors import KafkaUnavailable, RollstreamError
+from infra.errors import RollstreamError
 from infra.kafka.clients import Traffic, make_consumer
-from infra.kafka.identity import read_topic_identity
+from infra.kafka.identity import find_topic
 from infra.kafka.peeking import make_peeker
 from infra.kafka.reading import offset_at_time, watermarks
 from infra.monitoring.dashboard.metric_rows import (
@@ -66,6 +66,29 @@ class _Known:
     def is_complete(self) -> bool:
         return 0 <= self.oldest <= self.begin
 
+    @property
+    def pause_s(self) -> float:
+        first_s = self.skimmed.oldest_s
+        if self.is_complete or first_s is None:
+            return 0.0
+        return 2 * (self.whole_from_s - first_s) / self.places
+
+
+@dataclass(frozen=True)
+class Read:
+    """What was read of a run.
+
+    Attributes:
+        columns: of its tables; None: nothing was.
+        whole_from_s: all that was appended from then on is among it.
+        pause_s: for how long there may be nothing between what was skimmed; 0: it was
+            not.
+    """
+
+    columns: Columns | None
+    whole_from_s: float
+    pause_s: float
+
 
 class MetricsLog:
     """One experiment's metrics of the last day.
@@ -91,21 +114,8 @@ class MetricsLog:
     @property
     def is_complete(self) -> bool:
         """Whether all is read that was there at the last look."""
-        return self._known.is_complete
-
-    def has_all_since(self, at_s: float) -> bool:
-        """Whether all is read that was appended from a time on."""
         with self._lock:
-            return self._known.whole_from_s <= at_s
-
-    @property
-    def pause_s(self) -> float:
-        """For how long there may be nothing between what was skimmed; 0: it was not."""
-        with self._lock:
-            known, first_s = self._known, self._known.skimmed.oldest_s
-            if known.is_complete or first_s is None:
-                return 0.0
-            return 2 * (known.whole_from_s - first_s) / known.places
+            return self._known.is_complete
 
     def runs(self) -> list[str]:
         """Return the ids of the runs that are known, newest first."""
@@ -114,12 +124,17 @@ class MetricsLog:
             skimmed = self._known.skimmed.runs()
             return found + [each for each in skimmed if each not in found]
 
-    def columns(self, run_id: str) -> Columns | None:
-        """Return what was read of a run; None: nothing was."""
+    def read(self, run_id: str) -> Read:
+        """Return what was read of a run, as it is at one moment."""
         with self._lock:
             known = self._known
             skimmed = None if known.is_complete else known.skimmed.run(run_id)
-            return joined(skimmed, known.tables.run(run_id), known.whole_from_s)
+            whole = known.tables.run(run_id)
+            return Read(
+                columns=joined(skimmed, whole, known.whole_from_s),
+                whole_from_s=-math.inf if known.is_complete else known.whole_from_s,
+                pause_s=known.pause_s,
+            )
 
     def read_new(self) -> None:
         """Read what was appended since the last look, at most once in LOOK_S.
@@ -156,7 +171,6 @@ class MetricsLog:
                     known.begin = max(begin, known.begin)
                     start = max(known.begin, known.oldest - CHUNK_RECORDS)
                     self._put(consumer, start, known.oldest, before=True)
-                    known.oldest = start
             return known.oldest > known.begin
 
     def _read_new(self) -> None:
@@ -171,7 +185,6 @@ class MetricsLog:
             for start in range(known.next, end, CHUNK_RECORDS):
                 stop = min(start + CHUNK_RECORDS, end)
                 self._put(consumer, start, stop, before=False)
-                known.next = stop
             known.begin = max(known.begin, begin, end - MAX_RECORDS)
             if not known.is_skimmed and not known.is_complete:
                 # A segment is deleted as a whole: the log may hold a week.
@@ -192,13 +205,7 @@ class MetricsLog:
 
     def _look(self) -> None:
         """See whether it is still the same topic."""
-        try:
-            found = read_topic_identity(self._admin, self._topic)
-        except (KafkaException, TimeoutError) as exc:
-            raise KafkaUnavailable(
-                f"nothing is known of {self._topic}: the brokers do not answer",
-                "check that they run",
-            ) from exc
+        found = find_topic(self._admin, self._topic)
         if found is None:
             self._forget()
             raise Unknown(f"there are no metrics of {self._experiment}")
@@ -214,6 +221,10 @@ class MetricsLog:
             if messages:
                 first_s = messages[0].timestamp_ms / 1000
                 known.whole_from_s = min(known.whole_from_s, first_s)
+            if before:
+                known.oldest = start
+            else:
+                known.next = stop
         if messages:
             known.newest_ms = max(known.newest_ms, messages[-1].timestamp_ms)
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaException
-
 from infra.clock import now_ms
-from infra.errors import KafkaUnavailable
 from infra.kafka.clients import make_admin
 from infra.kafka.dead_letters import Letter, letter_of, marked
-from infra.kafka.identity import read_topic_identity
+from infra.kafka.identity import find_topic
 from infra.kafka.reading import Message
 from infra.monitoring.dashboard.history import MetricsHistory
 from infra.monitoring.dashboard.sources import Source, Unknown
@@ -88,14 +85,7 @@ class TopicPast:
 
     def _tail(self, topic: Topic, experiment: str, count: int) -> list[Message]:
         name = topic_name(topic, experiment)
-        try:
-            found = read_topic_identity(self._admin, name)
-        except (KafkaException, TimeoutError) as exc:
-            raise KafkaUnavailable(
-                f"nothing is known of {name}: the brokers do not answer",
-                "check that they run",
-            ) from exc
-        if found is None:
+        if find_topic(self._admin, name) is None:
             raise Unknown(f"there is no experiment {experiment}")
         return read_tails(self._settings, {name: count}).get(name, [])
 

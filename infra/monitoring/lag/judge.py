@@ -14,7 +14,7 @@ from infra.monitoring.lag.age import INTERPOLATED, lag_age
 from infra.monitoring.lag.measures import lag_of, retention_used
 from infra.monitoring.lag.model import Sample, State, Verdict
 from infra.monitoring.lag.trend import growth
-from infra.monitoring.lag.window import Window
+from infra.monitoring.lag.window import HEARD_S, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Rules:
     uncommitted_after_s: float = 30.0
     commit_waits: float = 3.0
     longest_commit_wait_s: float = 120.0
-    silent_after_s: float = 10.0
+    silent_after_s: float = HEARD_S
     late_after_s: float = 60.0
     growing_over_s: float = 60.0
     growing_by: float = 0.1

@@ -18,6 +18,7 @@ from infra.monitoring.lag.model import NO_REPORT, LagReport, Place, Standing
 from infra.monitoring.lag.reports import fault, report_of
 from infra.monitoring.lag.unread import EACH_LOOK, Unread
 from infra.monitoring.lag.window import Window
+from infra.monitoring.problems import in_words
 from infra.settings import Settings
 
 _log = logging.getLogger("rollstream.lag")
@@ -100,7 +101,7 @@ class LagMonitor:
                 self._follow()
             except Exception as exc:
                 # With new clients: what is wrong with these is not known.
-                problem = _in_words(exc)
+                problem = in_words(exc)
                 if not isinstance(exc, RollstreamError | KafkaException):
                     if problem != self._report.problem:
                         _log.exception("the lag is looked at anew")
@@ -143,11 +144,3 @@ class LagMonitor:
         with self._newer:
             self._report = report
             self._newer.notify_all()
-
-
-def _in_words(exc: Exception) -> str:
-    if isinstance(exc, RollstreamError):
-        return exc.problem
-    if isinstance(exc, KafkaException):
-        return exc.args[0].str()  # type: ignore[no-any-return]
-    return f"{type(exc).__name__}: {exc}"

@@ -202,24 +202,24 @@ class StandingsFollower:
         """Follow nothing yet."""
         self._records = NewestRecords(settings, "standings")
         self._clock = ClockGap()
+        self._names: dict[str, str] = {}
         self._of: dict[str, Standings] = {}
 
     def follow(self, experiments: Collection[str]) -> None:
         """Hear of these from now on, beginning with what they told last."""
-        topics = {topic_name(METRICS, name): name for name in experiments}
+        self._names = {topic_name(METRICS, name): name for name in experiments}
         self._of = {
             topic: self._of.get(topic) or Standings(name, self._clock)
-            for topic, name in topics.items()
+            for topic, name in self._names.items()
         }
-        self._records.follow(dict.fromkeys(topics, RECORDS))
+        self._records.follow(dict.fromkeys(self._names, RECORDS))
 
     def hear(self, timeout_s: float = 0.0) -> Mapping[Place, Standing]:
         """Return where all stand, as far as they have told."""
         messages = self._records.poll(timeout_s)
         for topic in self._records.begun_anew() & self._of.keys():
             # Offsets of a topic that is gone would be compared with those of another.
-            name = topic.split(".", 2)[1]
-            self._of[topic] = Standings(name, self._clock)
+            self._of[topic] = Standings(self._names[topic], self._clock)
         for message in messages:
             if message.topic in self._of:
                 self._of[message.topic].hear(message)

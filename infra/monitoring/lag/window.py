@@ -148,7 +148,7 @@ class Window:
         self.has_told = False
 
     def _completed(self, sample: Sample, before: Sample | None) -> Sample:
-        """Leave out what is too old, and add what an earlier sample has shown."""
+        """Leave out what is of another topic; add what an earlier sample has shown."""
         sample = replace(sample, standing=self._believed(sample))
         if sample.next is None:
             return sample

@@ -1,10 +1,8 @@
 """The dashboard's page in a real browser, with snapshots that a test makes."""
 
-import asyncio
 import contextlib
 import dataclasses
 import random
-import threading
 import time
 
 import numpy as np
@@ -13,7 +11,6 @@ from playwright.sync_api import expect, sync_playwright
 from infra.monitoring.dashboard.access import LOCAL
 from infra.monitoring.dashboard.app import create_app
 from infra.monitoring.dashboard.curves import known, thin
-from infra.monitoring.dashboard.server import DashboardServer, bind, url_of
 from infra.monitoring.lag.model import (
     GroupLag,
     LagReport,
@@ -29,6 +26,7 @@ from infra.monitoring.snapshot import (
     Snapshot,
 )
 from tests.browsers import launch
+from tests.unit.dashboard_server import FakeSource, serving
 
 EXPERIMENT = "cartpole-dqn"
 STALLED = Verdict("STALLED", 4, "position 88 has not moved for 11 s, 12 records wait")
@@ -46,35 +44,18 @@ def browser():
         yield own
 
 
-class Source:
+class Source(FakeSource):
     """Snapshots of a test, as `infra.monitoring.watch.Watch` has them."""
 
-    def __init__(self, snapshot=None):
-        self._snapshot = snapshot or Snapshot()
-        self._changed = threading.Condition()
-
-    @property
-    def snapshot(self):
-        return self._snapshot
-
     def put(self, snapshot):
-        with self._changed:
-            self._snapshot = snapshot
-            self._changed.notify_all()
+        self.show(snapshot)
 
     def change(self, **changes):
         """Change the only experiment, and let a moment pass."""
-        (view,) = self._snapshot.experiments
-        at_s = self._snapshot.at_s + 1
+        (view,) = self.snapshot.experiments
+        at_s = self.snapshot.at_s + 1
         views = (dataclasses.replace(view, **changes),)
-        self.put(dataclasses.replace(self._snapshot, at_s=at_s, experiments=views))
-
-    def wait_for_newer(self, at_s, timeout_s):
-        def newer():
-            return self._snapshot.at_s > at_s
-
-        with self._changed:
-            return self._snapshot if self._changed.wait_for(newer, timeout_s) else None
+        self.put(dataclasses.replace(self.snapshot, at_s=at_s, experiments=views))
 
 
 class Past:
@@ -101,23 +82,9 @@ class Past:
         return {"events": self.told[:limit]}
 
 
-@contextlib.contextmanager
 def served(source, past, port=0, access=LOCAL):
     """The dashboard, on a port of its own unless one is named; yields its address."""
-    listening = bind("127.0.0.1", port)
-    server = DashboardServer(create_app(source, past, access=access))
-
-    def serve():
-        asyncio.run(server.serve(sockets=[listening]))
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield url_of(listening)
-    finally:
-        server.should_exit = True
-        thread.join(30)
-        listening.close()
+    return serving(create_app(source, past, access=access), port)
 
 
 def partition(group, topic, number=0, state="OK", **changes):

@@ -12,26 +12,14 @@ from infra.monitoring.alert_facts import RECOVERY_S
 from infra.monitoring.alert_rules import AlertKey
 from infra.monitoring.alert_states import Alert, Edge
 from infra.monitoring.lag.model import NO_REPORT
-from tests.unit.alerting_rig import (
+from tests.unit.alerting.rig import (
     NAME,
     RUN_ID,
     STALLED,
     Played,
-    playing,
     published,
     report,
 )
-
-
-@pytest.fixture
-def on() -> list[Alert]:
-    """What the events say is on already."""
-    return []
-
-
-@pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch, on: list[Alert]) -> Played:
-    return playing(monkeypatch, on)
 
 
 def test_a_group_that_stalls_is_told_of_once_and_then_that_it_goes_on(

@@ -9,27 +9,15 @@ from infra.monitoring import alerting
 from infra.monitoring.alert_rules import AlertKey
 from infra.monitoring.alert_states import Alert
 from infra.monitoring.lag.model import NO_REPORT
-from tests.unit.alerting_rig import (
+from tests.unit.alerting.rig import (
     NAME,
     STALLED,
     Played,
     named,
     not_read,
-    playing,
     published,
     report,
 )
-
-
-@pytest.fixture
-def on() -> list[Alert]:
-    """What the events say is on already."""
-    return []
-
-
-@pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch, on: list[Alert]) -> Played:
-    return playing(monkeypatch, on)
 
 
 @pytest.mark.parametrize(

@@ -13,27 +13,15 @@ from infra.monitoring.alerting import Alerting
 from infra.monitoring.lag.model import NO_REPORT
 from infra.monitoring.lag.monitor import LagMonitor
 from infra.settings import Settings
-from tests.unit.alerting_rig import (
+from tests.unit.alerting.rig import (
     NAME,
     STALLED,
     Played,
     named,
     not_read,
-    playing,
     published,
     report,
 )
-
-
-@pytest.fixture
-def on() -> list[Alert]:
-    """What the events say is on already."""
-    return []
-
-
-@pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch, on: list[Alert]) -> Played:
-    return playing(monkeypatch, on)
 
 
 def test_nobody_is_told_of_roles_that_end(played: Played) -> None:
