@@ -188,3 +188,10 @@ class EvaluatorSpec(RoleSpec):
         100, ge=1, le=10_000, description="Episodes of each version, without chance."
     )
     envs: int = Field(100, ge=1, le=10_000, description="Environments they are run in.")
+    every_versions: int = Field(
+        1,
+        ge=1,
+        le=1_000_000,
+        description="Only versions whose number this divides are evaluated; of those "
+        "that came while it was busy, the newest.",
+    )

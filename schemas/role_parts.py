@@ -59,6 +59,7 @@ READ_BY = {
         "env",
         "evaluator.episodes",
         "evaluator.envs",
+        "evaluator.everyVersions",
         "stop.meanReturn",
     ),
     "replayer": ("past", "topics.partitions", "topics.diskBudget"),

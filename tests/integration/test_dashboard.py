@@ -384,7 +384,7 @@ def test_a_history_outlives_the_brokers(settings, writer, monkeypatch):
         def away(*_):
             raise KafkaUnavailable("the brokers are away")
 
-        monkeypatch.setattr(metrics_log, "read_topic_identity", away)
+        monkeypatch.setattr(metrics_log, "find_topic", away)
         monkeypatch.setattr(metrics_log, "LOOK_S", 0.0)
         until(lambda: past.history(writer.name, points=9)["problem"])
         found = past.history(writer.name, points=9)

@@ -305,7 +305,11 @@ def test_what_cannot_be_meant_is_refused(everyday, path, expected):
 def test_endless_requests_are_refused(everyday):
     assert ask(everyday, "/?" + "x" * 2_100)[0] == 414
     assert ask(everyday, "/login", "POST", b"x" * 5_000, **FORM)[0] in (303, 413)
-    assert ask(everyday, "/", X_Long="x" * 70_000)[0] in (400, 431)
+    try:
+        assert ask(everyday, "/", X_Long="x" * 70_000)[0] in (400, 431)
+    except ConnectionError:
+        pass  # the server hangs up before all of it is sent, or its answer is read
+    assert ask(everyday, "/")[0] == 200
 
 
 def test_the_past_is_asked_for_as_it_was_meant(static):
