@@ -22,6 +22,7 @@ from learner.checkpoint import CheckpointStore, checkpoint_directory
 from learner.counters import Counters
 from learner.credits import CreditWindows
 from learner.dedup import Ledger
+from learner.experience import Pool
 from learner.flow import Flow
 from learner.gauges import Gauges
 from learner.intake import Intake
@@ -31,6 +32,7 @@ from learner.mixture import Mixture
 from learner.pace import Pace
 from learner.publisher import Publisher
 from learner.rate_limiter import RateLimiter, error_buffer_for
+from learner.replay_buffer import ReplayBuffer
 from learner.roster import Roster
 from learner.saver import OtherLog, Saver
 from learner.snapshot import Snapshot, from_files
@@ -80,7 +82,7 @@ def assemble(
     # Step 3.
     admin = make_admin(context.settings, f"{context.client_id}-admin")
     counters = Counters.from_state(snapshot.counters if snapshot else {})
-    opener = Opener(context, admin, sender, reporter, counters, env)
+    opener = Opener(context, admin, sender, reporter, counters, env, algorithm)
     # Members may have been compacted away since a past began to be replayed.
     born_at_ms = None if roster.is_replayed else roster.born_at_ms
     sources = opener.open(runs, snapshot, born_at_ms)
@@ -121,8 +123,7 @@ def _make_intake(
     counters: Counters,
     reporter: Reporter,
 ) -> Intake:
-    shares = [source.run.share for source in sources]
-    replay = Mixture([source.buffer for source in sources], shares)
+    replay = _as_one(sources)
     limiter = make_limiter(spec)
     if snapshot is not None:
         limiter.restore(snapshot.limiter)
@@ -138,6 +139,13 @@ def _make_intake(
         gauges=Gauges(),
         reporter=reporter,
     )
+
+
+def _as_one(sources: Sequence[Source]) -> Pool:
+    if len(sources) == 1:
+        return sources[0].buffer
+    buffers = [s.buffer for s in sources if isinstance(s.buffer, ReplayBuffer)]
+    return Mixture(buffers, [source.run.share for source in sources])
 
 
 def _make_saver(
@@ -169,7 +177,7 @@ def make_limiter(spec: Spec) -> RateLimiter:
     """Return the limiter that a spec asks for, nothing counted."""
     return RateLimiter(
         samples_per_insert=spec.learner.samples_per_insert,
-        min_size=spec.learner.replay.min_size,
+        min_size=spec.learner.least_rows,
         error_buffer=error_buffer_for(spec, spec.workers.replicas),
     )
 

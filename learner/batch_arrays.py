@@ -1,7 +1,7 @@
 """A decoded TransitionBatch -> its arrays, checked against the environment."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -27,6 +27,9 @@ class BatchArrays:
         priorities: [T, B] float32, NaN where there are none.
         policy_version: of the policy that acted; NaN: none did.
         acted_at_s: when the last row was done, seconds since the epoch.
+        states: recurrent state before row 0, by name, [B, ...]; only where asked for.
+        behaviour: what the policy that acted said, by name: ``value`` [T+1, B], others
+            [T, B, ...]; only where asked for.
     """
 
     observations: Mapping[str, Array]
@@ -38,10 +41,19 @@ class BatchArrays:
     priorities: Array
     policy_version: float
     acted_at_s: float
+    states: Mapping[str, Array] = field(default_factory=dict)
+    behaviour: Mapping[str, Array] = field(default_factory=dict)
 
 
-def open_batch(batch: TransitionBatch, env: EnvDescription) -> BatchArrays:
+def open_batch(
+    batch: TransitionBatch, env: EnvDescription, *, with_behaviour: bool = False
+) -> BatchArrays:
     """Open the tensors that the buffer keeps.
+
+    Args:
+        batch: as decoded, so its tensors have the leading shapes of its docstring.
+        env: whose fields it is to have.
+        with_behaviour: open ``states`` and ``behaviour`` too.
 
     Raises:
         BatchMismatch: a field is missing, unknown, or of another shape or dtype.
@@ -57,12 +69,18 @@ def open_batch(batch: TransitionBatch, env: EnvDescription) -> BatchArrays:
         priorities=batch.priorities.array(),
         policy_version=batch.policy.version if batch.policy.version >= 0 else np.nan,
         acted_at_s=batch.produced_at_ms / 1000,
+        states=_open_all(batch.states) if with_behaviour else {},
+        behaviour=_open_all(batch.behaviour) if with_behaviour else {},
     )
 
 
-def stored_dtype(field: SpaceField) -> np.dtype[np.generic]:
+def _open_all(tensors: Mapping[str, Tensor]) -> dict[str, Array]:
+    return {name: tensor.array() for name, tensor in tensors.items()}
+
+
+def stored_dtype(space: SpaceField) -> np.dtype[np.generic]:
     """Return what a field is kept as: float64 is cast here, once, to float32."""
-    dtype = np.dtype(field.dtype)
+    dtype = np.dtype(space.dtype)
     return np.dtype(np.float32) if dtype == np.float64 else dtype
 
 

@@ -13,15 +13,15 @@ from learner.chunks import TooLarge
 from learner.counters import Counters
 from learner.credits import CreditWindows
 from learner.dedup import Identity, Judgement, Verdict
+from learner.experience import Pool
 from learner.feed import Delivered
 from learner.gauges import Gauges
 from learner.lineage import TrainingData
-from learner.mixture import Mixture
 from learner.origins import Origins
 from learner.pace import Pace
 from learner.rate_limiter import RateLimiter
 from learner.replay_buffer import BatchMismatch
-from learner.sample import Sample
+from learner.sample import Sample, Sequences
 from learner.sources import Source
 from schemas.errors import SchemaError
 from schemas.records import NO_POLICY, TransitionBatch
@@ -38,12 +38,12 @@ class Intake:
 
     Attributes:
         sources: the experiment's own first, if it is one.
-        replay: their buffers, as one.
+        replay: what they hold, as one.
         policy_version: the newest that was published; -1: none.
     """
 
     sources: Sequence[Source]
-    replay: Mixture
+    replay: Pool
     limiter: RateLimiter
     pace: Pace
     windows: CreditWindows
@@ -105,9 +105,9 @@ class Intake:
                 break
         return bool(sources)
 
-    def sampled(self, sample: Sample) -> None:
+    def sampled(self, sample: Sample | Sequences) -> None:
         """Count what was drawn."""
-        count = len(sample.indices)
+        count = sample.num_rows
         self.limiter.sample(count)
         self.pace.sampled(sample.counts)
         self.counters.samples += count

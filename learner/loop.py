@@ -208,7 +208,8 @@ class Learner:
             self._not_finite(result.loss)
             return
         self._nonfinite_in_a_row = 0
-        intake.replay.update_priorities(sample.indices, result.td_errors)
+        if result.td_errors is not None:
+            intake.replay.update_priorities(sample.indices, result.td_errors)
         self._gauges.loss(result.loss)
         self._publish_when_due(time.monotonic())
 

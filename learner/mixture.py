@@ -87,6 +87,13 @@ class Mixture:
         }
         return _joined(parts, counts)
 
+    def drop_older(self, version: int) -> int:
+        """Drop rows of policies before a version: those of the first source.
+
+        Others' versions are not ours to be behind of.
+        """
+        return self._buffers[0].drop_older(version)
+
     def update_priorities(self, indices: Indices, td_errors: Array) -> None:
         """Give the errors of a sample's rows back to the buffers that they are from."""
         if len(self._buffers) == 1:

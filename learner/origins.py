@@ -76,6 +76,11 @@ class Origins:
         (number,) = self._numbers.get(chunk.position, 1).tolist()
         (self._evicted if self._is_watched else self._free).append(number)
 
+    def version(self, chunk: Chunk) -> float:
+        """Return the version of the policy that acted in a chunk; NaN: none did."""
+        (number,) = self._numbers.get(chunk.position, 1).tolist()
+        return float(self._versions[number])
+
     def draw(self, slots: Indices) -> None:
         """Note that rows were drawn."""
         if self._is_watched:

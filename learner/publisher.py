@@ -101,8 +101,8 @@ class Publisher:
         made = updates - self._updates
         waited_ms = (now_s - self._published_at_s) * 1000
         return (
-            made >= learner.publish_every_updates
-            and waited_ms >= learner.publish_interval_ms
+            made >= learner.updates_per_policy
+            and waited_ms >= learner.policy_interval_ms
         )
 
     def publish(

@@ -141,6 +141,19 @@ class ReplayBuffer:
         kept &= self._transitions.bootstrap_at.rows[slots] >= 0
         self._priorities.update(slots[kept], priorities[kept])
 
+    def drop_older(self, version: int) -> int:
+        """Evict the oldest batches as long as an older policy acted in them.
+
+        Returns:
+            How many of their rows could be learnt from.
+        """
+        before = self.learnable_rows
+        while (oldest := next(iter(self._chunks), None)) is not None:
+            if oldest.filled and not self.origins.version(oldest) < version:
+                break
+            self._evict_oldest()
+        return before - self.learnable_rows
+
     def references(self) -> References:
         """Return the content by reference; a copy, quick whatever the size."""
         first = self._chunks.first_position

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from learner.sum_tree import Floats, Indices
 from schemas.tensors import Array
 
@@ -46,3 +48,52 @@ class Sample:
     discounts: Array
     bootstrap_observations: Mapping[str, Array]
     counts: tuple[int, ...] = ()
+
+    @property
+    def num_rows(self) -> int:
+        """The rows that are learnt from."""
+        return len(self.indices)
+
+
+@dataclass(frozen=True, slots=True)
+class Sequences:
+    """N stretches of L consecutive rows of one environment each, time-major.
+
+    Rows that are not valid are not learnt from: resets, crashes, and what only fills up
+    a stretch that is shorter than others. A row's successor is the next one where that
+    is valid too; the observation behind a valid row is what it led to in any case. The
+    recurrent state is zero before row t + 1 exactly when row t is not valid.
+
+    Attributes:
+        indices: [N] int64: give them back to ``update_priorities``; of unrolls, which
+            come once, of no use.
+        weights: [N] float32, as in Sample; of unrolls ones.
+        observations: by field name, [L+1, N, ...].
+        actions: by field name, [L, N, ...].
+        returns: [L, N] float32; with n_step = 1 the scaled rewards.
+        discounts: [L, N] float32, 0 where the episode terminated; the target is
+            returns + discounts * V(observation at t + bootstrap_steps).
+        bootstrap_steps: [L, N] int32; t + bootstrap_steps may be beyond L.
+        valid: [L, N] bool.
+        states: recurrent state before row 0, by name, [N, ...].
+        behaviour: what the policy that acted said, by name: ``value`` [L+1, N, ...],
+            others, as ``log_prob`` and ``sample``, [L, N, ...].
+        counts: as in Sample.
+    """
+
+    indices: Indices
+    weights: Array
+    observations: Mapping[str, Array]
+    actions: Mapping[str, Array]
+    returns: Array
+    discounts: Array
+    bootstrap_steps: Array
+    valid: Array
+    states: Mapping[str, Array]
+    behaviour: Mapping[str, Array]
+    counts: tuple[int, ...] = ()
+
+    @property
+    def num_rows(self) -> int:
+        """The rows that are learnt from."""
+        return int(np.count_nonzero(self.valid))

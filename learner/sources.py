@@ -10,12 +10,13 @@ from confluent_kafka.admin import AdminClient
 from infra.control.role import RoleContext
 from infra.kafka.delivery import Sender
 from infra.monitoring.reporter import Reporter
+from learner.algorithms.base import Algorithm
 from learner.counters import Counters
 from learner.dedup import Ledger
+from learner.experience import Experience, make_experience
 from learner.feed import Feed
 from learner.mixture import divided_replay
 from learner.opening import open_log
-from learner.replay_buffer import ReplayBuffer
 from learner.restore import oldest_needed, read_referenced
 from learner.snapshot import LogIdentity, Snapshot, SourceSnapshot
 from learner.source_runs import SourceMismatch, SourceRun, check_returns, check_spaces
@@ -43,7 +44,7 @@ class Source:
     log: LogIdentity
     feed: Feed
     ledger: Ledger
-    buffer: ReplayBuffer
+    buffer: Experience
     log_was_cut: dict[int, bool]
     batch_rows: int
     ahead: float = 0.0
@@ -80,6 +81,7 @@ class Opener:
     reporter: Reporter
     counters: Counters
     env: EnvDescription
+    algorithm: Algorithm
 
     def open(
         self,
@@ -149,7 +151,7 @@ class Opener:
             ahead=before.ahead if before else 0.0,
         )
 
-    def _make_buffer(self, run: SourceRun) -> ReplayBuffer:
+    def _make_buffer(self, run: SourceRun) -> Experience:
         spec = self.context.spec
         replay = divided_replay(spec.learner.replay, run.share)
         rows = run.spec.workers.unroll_length * run.spec.workers.envs_per_worker
@@ -159,15 +161,16 @@ class Opener:
                 f"rows, found {replay.capacity:,} of learner.replay.capacity",
                 "raise learner.replay.capacity, or its weight",
             )
-        return ReplayBuffer(
+        return make_experience(
+            self.algorithm,
             self.env,
+            spec,
             replay,
             unroll_length=run.spec.workers.unroll_length,
-            frame_stack=spec.env.frame_stack,
         )
 
     def _rebuild(
-        self, run: SourceRun, before: SourceSnapshot, buffer: ReplayBuffer
+        self, run: SourceRun, before: SourceSnapshot, buffer: Experience
     ) -> None:
         references = before.references
         batches = read_referenced(

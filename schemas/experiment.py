@@ -176,6 +176,11 @@ class Spec(Part):
                 "learner.replay.minSize: expected at most capacity "
                 f"{replay.capacity}, found {replay.min_size}"
             )
+        if learner.traits.is_on_policy and self.processor.n_step != 1:
+            raise ValueError(
+                f"processor.nStep: expected 1 for {learner.algorithm}, which sums "
+                f"rewards itself, found {self.processor.n_step}"
+            )
         if learner.batch_size > replay.capacity:
             raise ValueError(
                 "learner.batchSize: expected at most learner.replay.capacity "
@@ -275,9 +280,10 @@ def check_algorithm(spec: Spec, has_modules: bool) -> None:
     """Raise SpecError when no module of this machine can know the algorithm."""
     name = spec.learner.algorithm
     if name not in BUILT_IN_ALGORITHMS and not has_modules:
+        known = ", ".join(BUILT_IN_ALGORITHMS)
         raise SpecError(
             [
-                f"spec.learner.algorithm: expected {' or '.join(BUILT_IN_ALGORITHMS)}, "
-                f"found {name!r} (ROLLSTREAM_LEARNER_MODULES may add others)"
+                f"spec.learner.algorithm: expected one of {known}, found {name!r} "
+                "(ROLLSTREAM_LEARNER_MODULES may add others)"
             ]
         )

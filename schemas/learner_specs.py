@@ -6,15 +6,43 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from schemas.algorithm_specs import (
+    DistributionSpec,
+    ImpalaSpec,
+    PolicyGradientSpec,
+    PpoSpec,
+    R2d2Spec,
+    SacSpec,
+)
+from schemas.algorithms import BUILT_IN, Traits, traits_of
 from schemas.past_specs import SourceSpec
 from schemas.role_specs import RoleSpec
 from schemas.spec_part import Part, list_to_tuple
 
-BUILT_IN_ALGORITHMS = ("dqn",)
+BUILT_IN_ALGORITHMS = tuple(BUILT_IN)
 
 
 class NetworkSpec(Part):
-    """An MLP of ``hidden`` layers on observations times ``observation_scale``."""
+    """One encoder for each observation field, joined; then a body of layers.
+
+    Images go through ``image_encoder``, all else is flattened and multiplied by
+    ``observation_scale``. Behind them come an MLP of ``hidden`` layers and, where
+    ``lstm`` is above 0, a recurrent core.
+    """
+
+    image_encoder: Literal["nature", "impala", "flat"] = Field(
+        "nature",
+        description="For fields of uint8 [height, width, channels]: the CNN of DQN, "
+        "the residual network of IMPALA, or flat: no convolution.",
+    )
+    lstm: int = Field(
+        0, ge=0, le=65_536, description="Units of a recurrent core; 0: there is none."
+    )
+    separate_value: bool = Field(
+        True,
+        description="Whether policy and value have networks of their own, where an "
+        "algorithm has both.",
+    )
 
     hidden: Annotated[
         tuple[Annotated[int, Field(ge=1, le=65_536)], ...],
@@ -27,8 +55,8 @@ class NetworkSpec(Part):
     observation_scale: Annotated[tuple[float, ...], BeforeValidator(list_to_tuple)] = (
         Field(
             (),
-            description="What observations are multiplied by: one number, or one for "
-            "each input; none: 1.",
+            description="What observations but images are multiplied by: one number, "
+            "or one for each input; none: 1.",
             examples=[[0.4167, 0.5, 4.7733, 0.5]],
         )
     )
@@ -69,11 +97,22 @@ class LearnerSpec(RoleSpec):
     algorithm: str = Field(
         "dqn",
         pattern=r"^[a-z0-9][a-z0-9-]{0,63}$",
-        description="dqn, or one that ROLLSTREAM_LEARNER_MODULES of the machine adds.",
+        description=f"{', '.join(BUILT_IN_ALGORITHMS)}, or one that "
+        "ROLLSTREAM_LEARNER_MODULES of the machine adds.",
         examples=["dqn"],
     )
     network: NetworkSpec = Field(NetworkSpec(), description="What is learnt.")
     replay: ReplaySpec = Field(ReplaySpec(), description="What is learnt from.")
+    distribution: DistributionSpec = Field(
+        DistributionSpec(), description="dqn: of returns."
+    )
+    policy_gradient: PolicyGradientSpec = Field(
+        PolicyGradientSpec(), description="impala and ppo: their loss."
+    )
+    impala: ImpalaSpec = Field(ImpalaSpec(), description="impala: V-trace.")
+    ppo: PpoSpec = Field(PpoSpec(), description="ppo: an iteration.")
+    r2d2: R2d2Spec = Field(R2d2Spec(), description="r2d2: its sequences.")
+    sac: SacSpec = Field(SacSpec(), description="sac: targets and temperature.")
     sources: Annotated[tuple[SourceSpec, ...], BeforeValidator(list_to_tuple)] = Field(
         (),
         max_length=16,
@@ -85,9 +124,30 @@ class LearnerSpec(RoleSpec):
         1.0, gt=0, description="How often a transition is learnt from, on average."
     )
     batch_size: int = Field(
-        128, ge=1, le=65_536, description="Transitions of an update."
+        128,
+        ge=1,
+        le=1_000_000,
+        description="Transitions of an update; of r2d2 those of all its sequences, of "
+        "impala and ppo so many at least: whole unrolls.",
+    )
+    max_policy_lag: int | None = Field(
+        None,
+        ge=0,
+        description="Versions that the policy which acted may be behind; what is older "
+        "is not learnt from. None: 1 for ppo, 20 for impala, any number for others.",
+    )
+    deterministic: bool = Field(
+        False,
+        description="Whether rows are taken in only when no update can be made, so "
+        "that the same log gives the same parameters, bit for bit.",
     )
     learning_rate: float = Field(1e-3, gt=0, description="Adam's step size.")
+    learning_rate_decay_updates: int | None = Field(
+        None,
+        ge=1,
+        description="Updates over which the step size falls to 0, linearly; none: it "
+        "stays.",
+    )
     adam_epsilon: float = Field(1e-5, gt=0, description="Adam's epsilon.")
     max_grad_norm: float = Field(
         10.0, gt=0, description="Gradients of a larger norm are scaled down to it."
@@ -96,11 +156,17 @@ class LearnerSpec(RoleSpec):
     target_update_period: int = Field(
         50, ge=1, description="Updates between copies to the target network."
     )
-    publish_every_updates: int = Field(
-        16, ge=1, description="Updates between policies, at least."
+    publish_every_updates: int | None = Field(
+        None,
+        ge=1,
+        description="Updates between policies, at least; none: 1 for impala and ppo, "
+        "16 for others.",
     )
-    publish_interval_ms: int = Field(
-        200, ge=0, description="Milliseconds between policies, at least."
+    publish_interval_ms: int | None = Field(
+        None,
+        ge=0,
+        description="Milliseconds between policies, at least; none: 0 for impala and "
+        "ppo, 200 for others.",
     )
     checkpoint_interval_s: float = Field(
         10.0, gt=0, description="Seconds between checkpoints."
@@ -114,6 +180,54 @@ class LearnerSpec(RoleSpec):
     on_expired: Literal["earliest", "fail"] = Field(
         "earliest", description="When what comes next was deleted unread."
     )
+
+    @property
+    def traits(self) -> Traits:
+        """What kind of algorithm it is."""
+        return traits_of(self.algorithm)
+
+    @property
+    def policy_lag_limit(self) -> int | None:
+        """How many versions experience may be behind; None: any number."""
+        given = self.max_policy_lag
+        return self.traits.max_policy_lag if given is None else given
+
+    @property
+    def updates_per_policy(self) -> int:
+        """How many updates there are between policies, at least."""
+        usual = 1 if self.traits.is_on_policy else 16
+        return self.publish_every_updates or usual
+
+    @property
+    def policy_interval_ms(self) -> int:
+        """How many milliseconds there are between policies, at least."""
+        given, usual = self.publish_interval_ms, 0 if self.traits.is_on_policy else 200
+        return usual if given is None else given
+
+    @property
+    def least_rows(self) -> int:
+        """How many rows there must be before anything is learnt from them."""
+        return self.batch_size if self.traits.is_on_policy else self.replay.min_size
+
+    @model_validator(mode="after")
+    def _fits_the_algorithm(self) -> LearnerSpec:
+        traits, name = self.traits, self.algorithm
+        if traits.needs_lstm and not self.network.lstm:
+            raise ValueError(f"network.lstm: expected units for {name}, found 0")
+        if self.network.lstm and not traits.may_have_lstm:
+            raise ValueError(
+                f"network.lstm: expected 0 for {name}, found {self.network.lstm}"
+            )
+        if traits.is_on_policy and self.samples_per_insert != 1:
+            raise ValueError(
+                f"samplesPerInsert: expected 1 for {name}, which learns from each row "
+                f"once, found {self.samples_per_insert:g}"
+            )
+        if traits.learns_from != "transitions" and len(self.sources) > 1:
+            raise ValueError(
+                f"sources: expected at most one for {name}, found {len(self.sources)}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _sources_differ(self) -> LearnerSpec:

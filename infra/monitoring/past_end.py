@@ -52,7 +52,7 @@ class PastEnd:
         steps = f"{progress.env_steps:,} env steps"
         reason = f"the past is learnt: {steps}, {updates:,.0f} updates"
         if not updates:
-            least = spec.learner.replay.min_size
+            least = spec.learner.least_rows
             reason = f"the past is too short: {steps}, and learning begins at {least:,}"
         return Finish(reason, spec.stop.mean_return is None)
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from learner.sample import Sample
+from schemas.algorithms import LearnsFrom
 from schemas.records import SpaceField
 from schemas.tensors import Array
 
@@ -17,16 +17,19 @@ class UpdateResult:
     """What one update did.
 
     Attributes:
-        td_errors: [N] float32, unweighted: the new priorities come from them.
+        td_errors: [N] float32, unweighted, of each that was drawn: the new priorities
+            come from them; None: there are none.
         loss: of the batch, weighted.
-        grad_norm: before clipping.
+        grad_norm: before clipping; the largest of several steps.
         finite: False: the loss or a gradient was not finite and nothing was changed.
+        figures: what else metrics are to say, by name, as ``entropy``.
     """
 
-    td_errors: Array
+    td_errors: Array | None
     loss: float
     grad_norm: float
     finite: bool
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,10 @@ class Actor:
         module: ``module(observations, states) -> outputs``, mappings by name; outputs
             are the head's (``q``), and the recurrent states as ``next_state/<name>``.
         head: ``q``, ``categorical`` or ``gaussian``.
-        exploration: its kind, as ``epsilon_ladder``.
-        exploration_options: its numbers.
+        exploration: ``epsilon_ladder``, or ``sample``: from the head's distribution.
+        exploration_options: its numbers: epsilon and alpha of the ladder; of a gaussian
+            ``squashed``, 1: tanh of the sample, scaled to the action's bounds; 0: the
+            sample itself, clipped to them.
         observation: the fields that the module takes, stacked.
         action: the fields that the head's action fills.
         states: recurrent inputs, shapes of one environment.
@@ -70,14 +75,19 @@ class Algorithm(Protocol):
     """An algorithm: samples -> better parameters.
 
     Attributes:
+        learns_from: what ``update`` is given: a Sample of transitions, or Sequences.
+        sequence_length: L of sequences, those rows included that only warm up; not
+            read where it learns from something else.
         updates: how many updates changed the parameters.
         rng: what the loop draws samples with; part of the state.
     """
 
+    learns_from: LearnsFrom
+    sequence_length: int
     updates: int
     rng: np.random.Generator
 
-    def update(self, sample: Sample) -> UpdateResult:
+    def update(self, sample: Any) -> UpdateResult:
         """Learn from one sample; leaves everything as it was when not finite."""
         ...
 

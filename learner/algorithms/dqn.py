@@ -24,6 +24,7 @@ from learner.algorithms.base import (
 from learner.networks import QNetwork, discrete_action
 from learner.optimiser import FlatAdam, flatten_parameters
 from learner.sample import Sample
+from schemas.algorithms import LearnsFrom
 from schemas.experiment import Spec
 from schemas.records import EnvDescription
 from schemas.sizes import stacked
@@ -32,6 +33,9 @@ from schemas.tensors import Array
 
 class Dqn:
     """The algorithm ``dqn``: see `learner.algorithms.base.Algorithm`."""
+
+    learns_from: LearnsFrom = "transitions"
+    sequence_length = 1
 
     def __init__(self, env: EnvDescription, spec: Spec) -> None:
         """Make the networks, from the spec's seed.

@@ -130,7 +130,7 @@ def test_dqn_balances_the_pole():
             result = algorithm.update(sample)
             assert result.finite
             buffer.update_priorities(sample.indices, result.td_errors)
-            if algorithm.updates % learner.publish_every_updates == 0:
+            if algorithm.updates % learner.updates_per_policy == 0:
                 actor.load_state_dict(
                     {k: torch.tensor(v) for k, v in algorithm.policy_tensors().items()}
                 )

@@ -29,7 +29,10 @@ POOL = [
     {"cpu": 1}, {"cpu": -1},
 ]  # fmt: skip
 # Refused by rules over several fields, which a schema does not have.
-TOGETHER = ("min:", "max:", "replicas:", "minSize:", "batchSize:", "wrappers:")
+TOGETHER = (
+    "min:", "max:", "replicas:", "minSize:", "batchSize:", "wrappers:", "lstm:",
+    "vMin:", "vMax:", "samplesPerInsert:", "nStep:",
+)  # fmt: skip
 
 
 def parser_says(values):
