@@ -31,6 +31,7 @@ from learner.opening import open_log
 from learner.publisher import Publisher
 from learner.roster import Roster
 from producers.validation import try_environment
+from schemas.records import NO_POLICY
 
 READY = "ready"
 _GRANT_S = 0.02
@@ -117,7 +118,7 @@ class LearnerSide:
             if now_s - granted_s > _GRANT_S:
                 granted_s = now_s
                 self._flow.follow_members()
-                self._flow.grant(now_s, room=math.inf)
+                self._flow.grant(now_s, room=math.inf, min_policy=NO_POLICY)
                 self._sender.poll()
             feed.fill(_GRANT_S)
             while (delivered := feed.take()) is not None:

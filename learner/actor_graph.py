@@ -22,8 +22,7 @@ from torch.func import functional_call
 
 from infra.errors import RollstreamError
 from learner.algorithms.base import Actor, actor_tensors
-from schemas.records import SpaceField
-from schemas.tensors import Array
+from learner.random_inputs import random_values
 
 TOLERANCE = 1e-5
 _CHECK_SIZES = (1, 7)
@@ -150,31 +149,13 @@ def _random_inputs(
 ) -> dict[str, Tensor]:
     """Return observations and states of ``size`` environments by graph input name."""
     observations = {
-        f"obs/{f.name}": torch.from_numpy(_random_values(f, size, rng))
+        f"obs/{f.name}": torch.from_numpy(random_values(f, size, rng))
         for f in actor.observation
     }
     return observations | {
-        f"state/{f.name}": torch.from_numpy(_random_values(f, size, rng))
+        f"state/{f.name}": torch.from_numpy(random_values(f, size, rng))
         for f in actor.states
     }
-
-
-def _random_values(field: SpaceField, size: int, rng: np.random.Generator) -> Array:
-    shape, dtype = (size, *field.shape), np.dtype(field.dtype)
-    values: Array
-    if field.kind == "discrete":
-        start = (field.start or (0,))[0]
-        values = rng.integers(start, start + field.n[0], shape)
-    elif field.kind == "multi_discrete":
-        low = np.resize(field.start or (0,), field.shape)
-        values = rng.integers(low, low + np.resize(field.n, field.shape), shape)
-    elif field.kind == "multi_binary" or dtype == np.bool_:
-        values = rng.integers(0, 2, shape)
-    elif dtype.kind in "iu":
-        values = rng.integers(0, min(np.iinfo(dtype).max, 255), shape, endpoint=True)
-    else:
-        values = rng.standard_normal(shape)
-    return values.astype(dtype)
 
 
 def _perturb(tensor: Tensor, rng: np.random.Generator) -> Tensor:

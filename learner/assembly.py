@@ -6,6 +6,7 @@ Importing this imports torch: ``train`` does so while it waits for brokers and w
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Sequence
 
 from confluent_kafka.admin import AdminClient
@@ -30,8 +31,9 @@ from learner.lineage import Lineage, TrainingData
 from learner.loop import Parts
 from learner.mixture import Mixture
 from learner.pace import Pace
+from learner.policy_clock import PolicyClock
 from learner.publisher import Publisher
-from learner.rate_limiter import RateLimiter, error_buffer_for
+from learner.rate_limiter import QueueLimiter, RateLimiter
 from learner.replay_buffer import ReplayBuffer
 from learner.roster import Roster
 from learner.saver import OtherLog, Saver
@@ -40,6 +42,7 @@ from learner.source_runs import SourceRun
 from learner.sources import Opener, Source
 from learner.trim import Trimmer
 from schemas.experiment import Spec
+from schemas.flow import is_counted, least_window
 from schemas.records import EnvDescription
 
 
@@ -82,14 +85,16 @@ def assemble(
     # Step 3.
     admin = make_admin(context.settings, f"{context.client_id}-admin")
     counters = Counters.from_state(snapshot.counters if snapshot else {})
-    opener = Opener(context, admin, sender, reporter, counters, env, algorithm)
+    clock = PolicyClock.of(spec.learner)
+    if snapshot is not None:
+        clock.restore(snapshot.clock, snapshot.next_version - 1)
+    opener = Opener(context, admin, sender, reporter, counters, env, algorithm, clock)
     # Members may have been compacted away since a past began to be replayed.
     born_at_ms = None if roster.is_replayed else roster.born_at_ms
     sources = opener.open(runs, snapshot, born_at_ms)
     own = sources[0] if sources[0].run.is_own else None
     ledger = own.ledger if own else Ledger(context.run_id)
-    intake = _make_intake(spec, sources, ledger, snapshot, counters, reporter)
-    intake.policy_version = publisher.version
+    intake = _make_intake(opener, sources, ledger, snapshot)
     keys = {source.run.key for source in sources}
     return Parts(
         context=context,
@@ -116,29 +121,33 @@ def assemble(
 
 
 def _make_intake(
-    spec: Spec,
+    opener: Opener,
     sources: Sequence[Source],
     ledger: Ledger,
     snapshot: Snapshot | None,
-    counters: Counters,
-    reporter: Reporter,
 ) -> Intake:
-    replay = _as_one(sources)
-    limiter = make_limiter(spec)
+    spec = opener.context.spec
+    comes_once = opener.algorithm.learns_from == "unrolls"
+    limiter = make_limiter(spec, comes_once=comes_once)
     if snapshot is not None:
         limiter.restore(snapshot.limiter)
-        limiter.resize(replay.learnable_rows)
-    return Intake(
+    intake = Intake(
         sources=sources,
-        replay=replay,
+        replay=_as_one(sources),
         limiter=limiter,
         pace=Pace(sources, limiter, spec.learner),
         windows=make_windows(spec, ledger),
-        counters=counters,
+        counters=opener.counters,
         data=TrainingData(snapshot.trained_on if snapshot else ()),
         gauges=Gauges(),
-        reporter=reporter,
+        reporter=opener.reporter,
+        clock=opener.clock,
+        lag_limit=spec.learner.policy_lag_limit,
+        comes_once=comes_once,
     )
+    if snapshot is not None:
+        intake.resize()
+    return intake
 
 
 def _as_one(sources: Sequence[Source]) -> Pool:
@@ -173,13 +182,18 @@ def load_newest(store: CheckpointStore, reporter: Reporter) -> Snapshot | None:
     return from_files(stored) if stored else None
 
 
-def make_limiter(spec: Spec) -> RateLimiter:
-    """Return the limiter that a spec asks for, nothing counted."""
-    return RateLimiter(
+def make_limiter(spec: Spec, *, comes_once: bool = False) -> RateLimiter:
+    """Return the limiter that a spec asks for, nothing counted.
+
+    ``comes_once``: each row is learnt from once.
+    """
+    limiter = (QueueLimiter if comes_once else RateLimiter)(
         samples_per_insert=spec.learner.samples_per_insert,
         min_size=spec.learner.least_rows,
-        error_buffer=error_buffer_for(spec, spec.workers.replicas),
+        error_buffer=math.inf,
     )
+    limiter.widen(spec, spec.workers.replicas)
+    return limiter
 
 
 def make_windows(spec: Spec, ledger: Ledger) -> CreditWindows:
@@ -188,6 +202,8 @@ def make_windows(spec: Spec, ledger: Ledger) -> CreditWindows:
         fixed_window=spec.flow.window,
         n_step=spec.processor.n_step,
         unroll_length=spec.workers.unroll_length,
+        least=least_window(spec.learner),
+        counted=is_counted(spec.learner),
     )
     for worker, incarnation, next_step in ledger.newest():
         windows.started(worker, incarnation, next_step)

@@ -92,6 +92,7 @@ class References:
         max_priority: the largest priority ever seen; 0: none yet.
         dropped_rows: the buffer's counter.
         blanks: what was between chunks; only noted where frames are stacked.
+        is_full: rows were evicted for others.
     """
 
     first_position: int
@@ -100,6 +101,7 @@ class References:
     max_priority: float
     dropped_rows: int = 0
     blanks: Blanks = Blanks()
+    is_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,10 @@ class Counters:
     """Counters of a run; steps are valid rows unless said otherwise.
 
     Attributes:
-        env_steps: new rows inserted.
+        env_steps: new rows that came.
         samples: rows sampled for updates.
+        stale_steps: rows that could have been learnt from, and were not any more: the
+            policy that acted was too many versions behind.
         duplicate_steps: rows dropped because they had come before.
         unrestorable_rows: rows of the buffer that a restart could not read again.
         dead_letters: records that could not be read.
@@ -26,6 +28,7 @@ class Counters:
 
     env_steps: int = 0
     samples: int = 0
+    stale_steps: int = 0
     duplicate_steps: int = 0
     unrestorable_rows: int = 0
     dead_letters: int = 0

@@ -5,6 +5,7 @@ Pure: times are seconds of one monotonic clock, passed in.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import deque
 from collections.abc import Mapping
@@ -43,6 +44,7 @@ class _Worker:
         silent_since_s: when it was last heard or forgiven, or could not be.
         patience_s: the silence after which it is forgiven next.
         arrivals: when batches came, and their steps.
+        dealt: the number of the deal in which it got its last unroll.
     """
 
     incarnation: int
@@ -53,6 +55,7 @@ class _Worker:
     sent: int = 0
     silent_since_s: float | None = None
     patience_s: float = SILENCE_S
+    dealt: int = 0
     arrivals: deque[tuple[float, int]] = field(default_factory=deque)
     grants: deque[tuple[int, float]] = field(default_factory=deque)
     round_trips: deque[tuple[float, float]] = field(default_factory=deque)
@@ -66,6 +69,11 @@ class CreditWindows:
     while the limiter has room for that, and no more than the pipeline otherwise, or
     experience would wait in the log and be stale when it is read.
 
+    Where windows are ``counted`` (on-policy, see ``schemas.flow.is_counted``) room is
+    what the next updates take, and what is under way has its share of it: who has least
+    under way and has waited longest goes next, a floor window each at most. One more
+    unroll would be of a policy too old when it comes; and a slow worker has its turn.
+
     A round trip is from the grant of a step to its arrival, on the learner's clock. The
     smallest of the last 30 s counts, and none during which the limiter had no room: a
     longer one holds the queues that a larger window makes.
@@ -77,13 +85,25 @@ class CreditWindows:
     beyond what has come: it may only be slow.
     """
 
-    def __init__(self, *, fixed_window: int, n_step: int, unroll_length: int) -> None:
+    def __init__(
+        self,
+        *,
+        fixed_window: int,
+        n_step: int,
+        unroll_length: int,
+        least: int = 2,
+        counted: bool = False,
+    ) -> None:
+        """Begin with no worker; ``least`` is of ``schemas.flow.least_window``."""
         self._fixed = fixed_window
         self._n_step = n_step
+        self._least = least
+        self._counted = counted
         self._unroll_length = unroll_length
         self._workers: dict[str, _Worker] = {}
         self._sent_at = -math.inf
         self._full_at = -math.inf
+        self._deals = 0
 
     def workers(self) -> frozenset[str]:
         """Return the workers that are known."""
@@ -148,8 +168,8 @@ class CreditWindows:
     def window(self, worker: str, now_s: float, room: float) -> int:
         """Return a worker's window in unrolls; ``room`` as in ``grant``."""
         state = self._workers[worker]
-        floor = floor_window(self._n_step, state.unroll_length, self._fixed)
-        if self._fixed:
+        floor = self._floor(state)
+        if self._fixed or self._counted:
             return floor
         pipeline = _rate(state, now_s) * _round_trip(state, now_s)
         share = max(0.0, room) / len(self._workers)
@@ -163,17 +183,12 @@ class CreditWindows:
 
         Args:
             now_s: the time.
-            room: how many more unrolls the limiter takes; below 1 no window moves.
+            room: how many more unrolls the limiter takes; below 1 no window moves,
+                but where they are counted.
         """
         if room < 1:
             self._full_at = now_s
-        moved = False
-        for worker, state in self._workers.items():
-            window = self.window(worker, now_s, room)
-            _forgive_silence(state, now_s, may_move=room >= 1)
-            self._allow(state, window, may_move=room >= 1)
-            quarter = max(1, window * state.unroll_length // 4)
-            moved = moved or state.allowed - state.sent >= quarter
+        moved = (self._deal if self._counted else self._move)(now_s, room)
         waited = now_s - self._sent_at
         due = waited >= REPEAT_S or (moved and waited >= MIN_INTERVAL_S)
         if not due or not self._workers:
@@ -185,12 +200,83 @@ class CreditWindows:
         """Return the step that a worker may not pass."""
         return self._workers[worker].allowed
 
-    def _allow(self, state: _Worker, window: int, *, may_move: bool) -> None:
-        floor = floor_window(self._n_step, state.unroll_length, self._fixed)
-        state.allowed = max(state.allowed, floor * state.unroll_length)
-        if may_move:
-            edge = max(state.next_step, state.forgiven) + window * state.unroll_length
-            state.allowed = max(state.allowed, edge)
+    def _move(self, now_s: float, room: float) -> bool:
+        """Move each worker's window, as long as there is room for an unroll.
+
+        Returns:
+            Whether a window has moved far enough to be told of; as ``_deal`` does.
+        """
+        moved = False
+        for worker, state in self._workers.items():
+            window = self.window(worker, now_s, room)
+            _forgive_silence(state, now_s, may_move=room >= 1)
+            self._allow_floor(state)
+            if room >= 1:
+                _allow(state, window)
+            moved = moved or _has_moved(state, window)
+        return moved
+
+    def _deal(self, now_s: float, room: float) -> bool:
+        """Deal out room, one unroll at a time; a part of one takes a whole one.
+
+        A worker that was forgiven has its window, and takes nothing away from others
+        until it is heard of again: it may be gone.
+        """
+        left = room
+        for state in self._workers.values():
+            self._allow_floor(state)
+            _forgive_silence(state, now_s, may_move=room > 0 and _under_way(state) > 0)
+            if _is_silent(state):
+                _allow(state, self._floor(state))
+            else:
+                left -= _under_way(state)
+        waiting = [
+            (_under_way(state), state.dealt, worker)
+            for worker, state in self._workers.items()
+            if not _is_silent(state)
+        ]
+        heapq.heapify(waiting)
+        while left > 0 and waiting:
+            under_way, _, worker = heapq.heappop(waiting)
+            state = self._workers[worker]
+            if under_way >= self._floor(state):
+                continue
+            _allow(state, under_way + 1)
+            self._deals += 1
+            state.dealt = self._deals
+            heapq.heappush(waiting, (under_way + 1, state.dealt, worker))
+            left -= 1
+        return any(_has_moved(s, self._floor(s)) for s in self._workers.values())
+
+    def _floor(self, state: _Worker) -> int:
+        return floor_window(
+            self._n_step, state.unroll_length, self._fixed, least=self._least
+        )
+
+    def _allow_floor(self, state: _Worker) -> None:
+        """Allow what a worker takes anyway at the start of an incarnation."""
+        state.allowed = max(state.allowed, self._floor(state) * state.unroll_length)
+
+
+def _allow(state: _Worker, window: int) -> None:
+    edge = max(state.next_step, state.forgiven) + window * state.unroll_length
+    state.allowed = max(state.allowed, edge)
+
+
+def _has_moved(state: _Worker, window: int) -> bool:
+    """Whether a quarter of a window was not told to its worker yet."""
+    return state.allowed - state.sent >= max(1, window * state.unroll_length // 4)
+
+
+def _under_way(state: _Worker) -> int:
+    """Return how many whole unrolls a worker may send yet; of less it makes none."""
+    beyond = state.allowed - max(state.next_step, state.forgiven)
+    return max(beyond // state.unroll_length, 0)
+
+
+def _is_silent(state: _Worker) -> bool:
+    """Whether a worker was forgiven, and not heard of since."""
+    return state.patience_s > SILENCE_S
 
 
 def _send(state: _Worker, now_s: float) -> WorkerCredit:

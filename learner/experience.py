@@ -12,7 +12,10 @@ from learner.chunks import References
 from learner.origins import Origins
 from learner.replay_buffer import FetchedBatch, ReplayBuffer
 from learner.sample import Sample, Sequences
+from learner.sequence_buffer import SequenceBuffer
 from learner.sum_tree import Indices
+from learner.unroll_columns import Columns
+from learner.unroll_queue import UnrollQueue
 from schemas.experiment import ReplaySpec, Spec
 from schemas.records import EnvDescription, TransitionBatch
 from schemas.tensors import Array
@@ -56,6 +59,7 @@ class Pool(Protocol):
     def drop_older(self, version: int) -> int:
         """Drop rows of policies before a version; return how many could be learnt from.
 
+        Exact, wherever they are, and cheap enough for each version that is published.
         Rows in which no policy acted are older than any where the algorithm is
         on-policy, and otherwise stay.
         """
@@ -105,6 +109,19 @@ def make_experience(
         replay: of this source, whose share it may be.
         unroll_length: the source's usual T.
     """
+    if algorithm.learns_from == "unrolls":
+        columns = Columns.of(algorithm.actor(), env.action)
+        return UnrollQueue(env, columns, frame_stack=spec.env.frame_stack)
+    if algorithm.learns_from == "sequences":
+        return SequenceBuffer(
+            env,
+            replay,
+            unroll_length=unroll_length,
+            sequence_length=algorithm.sequence_length,
+            burn_in=spec.learner.r2d2.burn_in,
+            states=algorithm.actor().states,
+            frame_stack=spec.env.frame_stack,
+        )
     return ReplayBuffer(
         env, replay, unroll_length=unroll_length, frame_stack=spec.env.frame_stack
     )

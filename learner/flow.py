@@ -7,10 +7,10 @@ from infra.control.role import RoleContext
 from infra.kafka.delivery import Sender
 from learner.credits import CreditWindows
 from learner.dedup import Ledger
-from learner.rate_limiter import RateLimiter, error_buffer_for
+from learner.rate_limiter import RateLimiter
 from learner.roster import Roster
 from schemas.codec import encode
-from schemas.records import NO_POLICY, Credit
+from schemas.records import NO_POLICY, Credit, PolicyRef
 from schemas.topics import CREDITS, worker_index, worker_partition
 
 
@@ -49,14 +49,32 @@ class Flow:
             self._windows.stopped(worker)
         spec = self._context.spec
         live = max(spec.workers.replicas, len(self._windows.workers()))
-        self._limiter.error_buffer = error_buffer_for(spec, live)
+        if not spec.learner.deterministic:  # when they are seen depends on time
+            self._limiter.widen(spec, live)
 
-    def grant(self, now_s: float, *, room: float) -> None:
+    def least_policy(self, version: int, published: int) -> PolicyRef:
+        """Return the oldest policy that workers may still act with.
+
+        Only on-policy, and only of this learner's own: what one before has published is
+        known to be superseded once this one has published.
+
+        Args:
+            version: the newest.
+            published: how many this learner has.
+        """
+        learner = self._context.spec.learner
+        limit = learner.policy_lag_limit
+        if not (learner.traits.is_on_policy and published and limit is not None):
+            return NO_POLICY
+        return PolicyRef(self._epoch, max(version - limit, 0))
+
+    def grant(self, now_s: float, *, room: float, min_policy: PolicyRef) -> None:
         """Send a Credit when it is worth one; never when the flow is free.
 
         Args:
             now_s: monotonic seconds.
             room: how many more unrolls the limiter takes.
+            min_policy: the oldest that workers may still act with.
         """
         if self._context.spec.flow.mode == "free":
             return
@@ -69,7 +87,7 @@ class Flow:
             run_id=context.run_id,
             learner=context.member_key,
             epoch=self._epoch,
-            min_policy=NO_POLICY,
+            min_policy=min_policy,
             allowed=allowed,
             produced_at_ms=now_ms(),
         )

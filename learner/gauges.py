@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
+from collections.abc import Mapping
 
 from infra.monitoring.event_kinds import EventKind, Severity
 from infra.monitoring.reporter import Reporter
@@ -31,6 +32,7 @@ class Gauges:
         self._idle_before_s = 0.0
         self._reuse: deque[tuple[int, int]] = deque(maxlen=REUSE_REPORTS + 1)
         self._losses: list[float] = []
+        self._figures: dict[str, list[float]] = {}
         self._lag_sum = 0.0
         self._lag_rows = 0
         self._latencies_ms: list[float] = []
@@ -42,6 +44,11 @@ class Gauges:
     def loss(self, loss: float) -> None:
         """Add the loss of an update."""
         self._losses.append(loss)
+
+    def figures(self, figures: Mapping[str, float]) -> None:
+        """Add what an algorithm says of an update, by name."""
+        for name, value in figures.items():
+            self._figures.setdefault(name, []).append(value)
 
     def policy_lag(self, versions: int, rows: int) -> None:
         """Add by how many versions the policy that made ``rows`` is behind.
@@ -92,13 +99,15 @@ class Gauges:
         values |= self._wait_ratio(time.monotonic()) | self._ratios(samples, inserts)
         if self._losses:
             self._last["loss"] = sum(self._losses) / len(self._losses)
+        for name, values_of_it in self._figures.items():
+            self._last[name] = sum(values_of_it) / len(values_of_it)
         if self._lag_rows:
             self._last["policy_lag_mean"] = self._lag_sum / self._lag_rows
         if self._latencies_ms:
             mean = sum(self._latencies_ms) / len(self._latencies_ms)
             self._last["latency_ms"] = mean
         self._last |= self.freshness.take()
-        self._losses, self._latencies_ms = [], []
+        self._losses, self._latencies_ms, self._figures = [], [], {}
         self._lag_sum, self._lag_rows = 0.0, 0
         return values | self._last | self.freshness.rows()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from infra.clock import now_ms
@@ -19,6 +19,7 @@ from learner.gauges import Gauges
 from learner.lineage import TrainingData
 from learner.origins import Origins
 from learner.pace import Pace
+from learner.policy_clock import PolicyClock
 from learner.rate_limiter import RateLimiter
 from learner.replay_buffer import BatchMismatch
 from learner.sample import Sample, Sequences
@@ -39,7 +40,9 @@ class Intake:
     Attributes:
         sources: the experiment's own first, if it is one.
         replay: what they hold, as one.
-        policy_version: the newest that was published; -1: none.
+        clock: how many versions the parameters have been through.
+        lag_limit: how many versions behind what is learnt from may be; None: any.
+        comes_once: each row is learnt from once, and only if a policy acted.
     """
 
     sources: Sequence[Source]
@@ -51,7 +54,9 @@ class Intake:
     data: TrainingData
     gauges: Gauges
     reporter: Reporter
-    policy_version: int = -1
+    clock: PolicyClock
+    lag_limit: int | None = None
+    comes_once: bool = False
     _origins: Origins | None = None
     _note_at_s: float = 0.0
 
@@ -79,15 +84,18 @@ class Intake:
         room = self.limiter.room / self.own.batch_rows
         return max(room, 1.0) if self.replay.samplable_rows == 0 else room
 
-    def take_in(self) -> bool:
+    def take_in(self, until: Callable[[], bool] = lambda: False) -> bool:
         """Take batches for at most 10 ms; return whether there were any.
+
+        Args:
+            until: no further one is taken once this holds.
 
         Raises:
             RollstreamError: as ``Feed.fill`` and ``Feed.take``.
         """
         deadline = time.monotonic() + BUDGET_S
         took = False
-        while (source := self._next()) is not None:
+        while not until() and (source := self._next()) is not None:
             delivered = source.feed.take()
             if delivered is None:
                 break
@@ -111,6 +119,25 @@ class Intake:
         self.limiter.sample(count)
         self.pace.sampled(sample.counts)
         self.counters.samples += count
+        if self.comes_once:
+            self.resize()
+
+    def drop_stale(self) -> None:
+        """Drop the live rows that are too many versions behind, and count them."""
+        own = self.own
+        if own is None or not own.run.is_live or self.lag_limit is None:
+            return
+        dropped = own.buffer.drop_older(max(self.clock.now - self.lag_limit, 0))
+        if dropped:
+            self.counters.stale_steps += dropped
+            self.resize()
+
+    def resize(self) -> None:
+        """Tell the limiter how many rows there are to learn from."""
+        size = self.replay.learnable_rows
+        if self.replay.is_full:  # rows that are not valid take room: wait for no more
+            size = max(size, self.limiter.min_size)
+        self.limiter.resize(size)
 
     def note_learnt(self, *, at_once: bool = False) -> None:
         """Note how old was what was drawn since the last time: at most every 0.1 s.
@@ -125,7 +152,7 @@ class Intake:
         self._note_at_s = now_s + NOTE_S
         if (acted := self._origins.take()) is not None:
             self.gauges.freshness.add(
-                acted, self._origins.workers, self.policy_version, now_ms() / 1000
+                acted, self._origins.workers, self.clock.now, now_ms() / 1000
             )
 
     def _lets_in(self, source: Source) -> bool:
@@ -175,28 +202,49 @@ class Intake:
             self.counters.blank_batches += 1
             return
         refused_before = buffer.refused_rows
+        if source.run.is_live:
+            batch = self.clock.placed(batch)
         rows = buffer.insert(batch, delivered.partition, delivered.offset)
         refused = buffer.refused_rows - refused_before
+        stale = self._drop_if_stale(source, batch)
         self._tell_refused(source, batch, refused, rows)
-        self._count(source, batch, rows, rows - refused)
+        self._count(source, batch, rows, rows - refused - stale)
+        if not stale:
+            self.data.add(batch, rows)
+
+    def _drop_if_stale(self, source: Source, batch: TransitionBatch) -> int:
+        """Drop what has come too late; return how many rows could be learnt from.
+
+        Versions of a past are not ours to be behind of: all of it is learnt from, but
+        what on-policy nothing can be said of, since no policy acted in it.
+        """
+        oldest = 0
+        if source.run.is_live and self.lag_limit is not None:
+            oldest = max(self.clock.now - self.lag_limit, 0)
+        if batch.policy == NO_POLICY:
+            is_stale = self.comes_once
+        else:
+            is_stale = batch.policy.version < oldest
+        stale = source.buffer.drop_older(oldest) if is_stale else 0
+        self.counters.stale_steps += stale
+        return stale
 
     def _count(
         self, source: Source, batch: TransitionBatch, rows: int, learnable: int
     ) -> None:
-        source.batch_rows = batch.num_steps * batch.num_envs
+        batch_rows = batch.num_steps * batch.num_envs
+        # What is dealt out are whole unrolls, though this one was cut.
+        least = source.batch_rows if self.comes_once else 0
+        source.batch_rows = max(batch_rows, least)
         self.limiter.insert(learnable)
         self.pace.inserted(source, learnable)
-        size = self.replay.learnable_rows
-        if self.replay.is_full:  # rows that are not valid take room: wait for no more
-            size = max(size, self.limiter.min_size)
-        self.limiter.resize(size)
+        self.resize()
         self.counters.env_steps += rows
         self.counters.batches += 1
-        self.data.add(batch, rows)
         if not source.run.is_live:
             return
         if batch.policy != NO_POLICY:
-            lag = self.policy_version - batch.policy.version
+            lag = max(self.clock.now - batch.policy.version, 0)
             self.gauges.policy_lag(lag, rows)
         self.gauges.latency_ms(now_ms() - batch.produced_at_ms)
 

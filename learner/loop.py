@@ -71,15 +71,17 @@ class Learner:
         self._kept_house_at = self._reported_at = 0.0
         self._nonfinite_in_a_row = 0
         self._has_learnt = self._has_graph = False
+        self._began_with = parts.intake.clock.now
 
     @property
     def may_learn(self) -> bool:
         """Whether updates are made.
 
         The first updates of a run wait for the graph: until workers can have a policy,
-        what they send is random, and the export needs the processor more.
+        what they send is random, and the export needs the processor more. Not where
+        time must not tell.
         """
-        return self._has_graph or self._p.resumed
+        return self._has_graph or self._p.resumed or self._spec.deterministic
 
     def run(self, stop: StopRequest) -> None:
         """Go on until told to stop.
@@ -89,11 +91,21 @@ class Learner:
             RollstreamError: whatever else a person has to look at.
         """
         while not stop.is_set():
-            took = self._intake.take_in()
+            took = self._take_in()
             learnt = self.learn()
             self.keep_house()
             if not took and not learnt:
                 self._idle()
+
+    def _take_in(self) -> bool:
+        """Take in for at most 10 ms.
+
+        Deterministic: batch by batch, each only when no update can be made any more, so
+        that the order of batches and updates is that of the log, whatever comes when.
+        """
+        if self._spec.deterministic:
+            return self._intake.take_in(until=self._can_learn)
+        return self._intake.take_in()
 
     def learn(self) -> bool:
         """Update for at most 15 ms; return whether any update was made."""
@@ -131,10 +143,26 @@ class Learner:
         self._take_graph(now_s)
         # Also when there is nothing to learn: the last updates of a burst.
         self._publish_when_due(now_s)
-        p.flow.grant(now_s, room=self._intake.room)
+        p.flow.grant(
+            now_s,
+            room=self._room(),
+            min_policy=p.flow.least_policy(p.publisher.version, p.publisher.published),
+        )
         if now_s - self._reported_at >= METRICS_S:
             self.report()
         self._save_when_due(now_s)
+
+    def _room(self) -> float:
+        """Return how many unrolls are wanted of workers.
+
+        None by policies of the learner before, once this one is too many versions
+        beyond them and has not published: they would all be stale, one after the other.
+        """
+        intake = self._intake
+        limit = intake.lag_limit
+        if limit is None or self._has_graph:
+            return intake.room
+        return intake.room if intake.clock.now - self._began_with <= limit else 0.0
 
     def report(self) -> None:
         """Publish metrics and positions, and what a saved policy was trained on."""
@@ -170,6 +198,7 @@ class Learner:
             next_version=p.publisher.version + 1,
             counters=intake.counters.state(),
             limiter=intake.limiter.state(),
+            clock=intake.clock.state(),
             algorithm=p.algorithm.state_dict(),
             others=(*others, *p.dormant),
             trained_on=data,
@@ -211,6 +240,11 @@ class Learner:
         if result.td_errors is not None:
             intake.replay.update_priorities(sample.indices, result.td_errors)
         self._gauges.loss(result.loss)
+        self._gauges.figures(result.figures)
+        if intake.clock.is_over(p.algorithm.updates):
+            intake.note_learnt(at_once=True)
+            intake.clock.updated(p.algorithm.updates)
+            intake.drop_stale()
         self._publish_when_due(time.monotonic())
 
     def _publish_when_due(self, now_s: float) -> None:
@@ -222,9 +256,11 @@ class Learner:
         p = self._p
         tensors = p.algorithm.policy_tensors()
         self._intake.note_learnt(at_once=True)
-        self._intake.policy_version = p.publisher.publish(
-            tensors, p.algorithm.updates, now_s
-        )
+        version = p.publisher.publish(tensors, p.algorithm.updates, now_s)
+        if self._intake.clock.published(p.epoch, version):
+            self._intake.drop_stale()
+        # Credit for the next rows goes with it: on-policy all workers wait for both.
+        self._kept_house_at = 0.0
 
     def _take_graph(self, now_s: float) -> None:
         """Have the graph exported; publish it and a first policy once it is.

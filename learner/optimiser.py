@@ -32,6 +32,7 @@ class FlatAdam:
 
     Attributes:
         parameters: the module's, flat.
+        learning_rate: Adam's step size; may be changed between steps.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class FlatAdam:
         for leaf, view in zip(leaves, _views(self._gradient, leaves), strict=True):
             leaf.grad = view  # autograd adds into it in place
         self._max_grad_norm = max_grad_norm
-        self._learning_rate, self._epsilon = learning_rate, epsilon
+        self.learning_rate, self._epsilon = learning_rate, epsilon
         self._moments: dict[str, Tensor] = {}
 
     def step(self, loss: Tensor) -> float:
@@ -56,17 +57,25 @@ class FlatAdam:
 
         When the norm is not finite nothing is changed.
         """
+        norm = self.gradient(loss)
+        if norm < float("inf"):  # not where it is NaN
+            self.descend()
+        return norm
+
+    def gradient(self, loss: Tensor) -> float:
+        """Find a scalar loss's gradient, clip it, and return its norm before that.
+
+        For whoever has to know more than one before any parameter may be changed.
+        """
         self._gradient.zero_()
         loss.backward()  # type: ignore[no-untyped-call]
         norm = float(torch.linalg.vector_norm(self._gradient))
-        if not norm < float("inf"):  # NaN too
-            return norm
-        if norm > self._max_grad_norm:
+        if self._max_grad_norm < norm < float("inf"):
             self._gradient.mul_(self._max_grad_norm / norm)
-        self._descend()
         return norm
 
-    def _descend(self) -> None:
+    def descend(self) -> None:
+        """Make the step of the gradient that was found last."""
         if not self._moments:
             self._moments = {
                 "step": torch.zeros((), device=self.parameters.device),
@@ -83,7 +92,7 @@ class FlatAdam:
             [own["exp_avg_sq"]],
             [],  # amsgrad's
             [own["step"]],
-            lr=self._learning_rate,
+            lr=self.learning_rate,
             beta1=_BETAS[0],
             beta2=_BETAS[1],
             weight_decay=0.0,

@@ -37,16 +37,17 @@ class Origins:
 
     Nothing is done row by row: the rows of a chunk have its number, four bytes each,
     and what is drawn is counted by number. A number goes to another chunk once its own
-    is evicted, and what was drawn of it was taken.
+    is evicted, and what was drawn of it was taken. Unrolls that are given out whole
+    need no number.
 
     Attributes:
         workers: the names of all that were ever seen, by number.
     """
 
-    def __init__(self, numbers: Ring) -> None:
+    def __init__(self, numbers: Ring | None = None) -> None:
         """Begin empty; ``numbers``: by row, that of its chunk, written here."""
         self.workers: list[str] = []
-        self._numbers = numbers
+        self._numbers = numbers or Ring(0, np.int32)
         self._worker_numbers: dict[str, int] = {}
         self._versions: Floats = np.empty(0, np.float64)
         self._at_s: Floats = np.empty(0, np.float64)
@@ -54,6 +55,7 @@ class Origins:
         self._free: list[int] = []
         self._evicted: list[int] = []
         self._drawn: list[Array] = []
+        self._learnt: list[tuple[int, float, float, int]] = []
         self._is_watched = False
 
     def watch(self) -> None:
@@ -78,19 +80,27 @@ class Origins:
 
     def version(self, chunk: Chunk) -> float:
         """Return the version of the policy that acted in a chunk; NaN: none did."""
-        (number,) = self._numbers.get(chunk.position, 1).tolist()
-        return float(self._versions[number])
+        rows = self._numbers.rows
+        return float(self._versions[rows[chunk.position % len(rows)]])
 
     def draw(self, slots: Indices) -> None:
         """Note that rows were drawn."""
         if self._is_watched:
             self._drawn.append(self._numbers.rows[slots])
 
+    def learnt(self, worker: str, version: float, at_s: float, rows: int) -> None:
+        """Note that an unroll was given out, with so many rows; at least 1."""
+        if self._is_watched:
+            self._learnt.append((rows, version, at_s, self._number_of(worker)))
+
     def take(self) -> Acted | None:
         """Return the origins of the rows drawn since the last call; None: of none."""
         drawn, self._drawn = self._drawn, []
+        learnt, self._learnt = self._learnt, []
         self._free += self._evicted
         self._evicted.clear()
+        if learnt:
+            return _acted(learnt)
         if not drawn:
             return None
         counts = np.bincount(np.concatenate(drawn))
@@ -115,3 +125,13 @@ class Origins:
         if number == len(self.workers):
             self.workers.append(worker)
         return number
+
+
+def _acted(unrolls: list[tuple[int, float, float, int]]) -> Acted:
+    counts, versions, at_s, workers = zip(*unrolls, strict=True)
+    return Acted(
+        np.array(counts, np.int64),
+        np.array(versions, np.float64),
+        np.array(at_s, np.float64),
+        np.array(workers, np.int64),
+    )

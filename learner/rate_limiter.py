@@ -1,7 +1,8 @@
 """Inserts and samples so far -> may there be another?
 
-Reverb's ``SampleToInsertRatio``: ``diff = inserts * samples_per_insert - samples``;
-sampling waits below ``min_diff`` and inserting above ``max_diff``.
+Of rows that are sampled again and again, Reverb's ``SampleToInsertRatio``: ``diff =
+inserts * samples_per_insert - samples``; sampling waits below ``min_diff`` and
+inserting above ``max_diff``. Of rows that are learnt from once, those that wait.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from schemas.experiment import Spec
-from schemas.flow import floor_window
+from schemas.flow import floor_window, least_window
 
 
 @dataclass
@@ -99,6 +100,10 @@ class RateLimiter:
         ahead = (self.max_diff - self.diff) / self.samples_per_insert
         return max(ahead, self.min_size - self.size)
 
+    def widen(self, spec: Spec, workers: int) -> None:
+        """Let the error buffer be that of so many live workers."""
+        self.error_buffer = error_buffer_for(spec, workers)
+
     def insert(self, count: int) -> None:
         """Count items inserted."""
         self.inserts += count
@@ -137,6 +142,58 @@ class RateLimiter:
         self.samples = round(self.inserts * self.samples_per_insert - centre - bounded)
 
 
+@dataclass
+class QueueLimiter(RateLimiter):
+    """Bounds rows of which each is learnt from once, and then is gone.
+
+    What counts is how many wait: sampling does so below ``min_size``, an update's, and
+    inserting from ``min_size + error_buffer`` on. So one of both may always go on, be
+    rows not valid, too old or left unlearnt: none of them waits.
+    """
+
+    def __post_init__(self) -> None:
+        """Check nothing: an error buffer of 0 is well."""
+
+    @property
+    def diff(self) -> float:
+        """How many rows wait to be learnt from."""
+        return float(self.size)
+
+    @property
+    def min_diff(self) -> float:
+        """None of them has to stay."""
+        return 0.0
+
+    @property
+    def max_diff(self) -> float:
+        """From how many on inserting waits."""
+        return self.min_size + self.error_buffer
+
+    def can_sample(self, count: int = 1) -> bool:
+        """Whether there are an update's rows, whatever ``count`` is asked for."""
+        return self.size >= self.min_size
+
+    def can_insert(self, count: int = 1) -> bool:
+        """Whether another batch is let in: it may be one too many."""
+        return self.size < self.max_diff
+
+    can_insert_batch = can_insert
+
+    @property
+    def room(self) -> float:
+        """How many rows may be inserted before inserting waits."""
+        return max(self.max_diff - self.size, 0.0)
+
+    def widen(self, spec: Spec, workers: int) -> None:
+        """Let so many rows wait as so many live workers make use of."""
+        self.error_buffer = queue_beyond_batch(spec, workers)
+
+    def restore(self, state: dict[str, float]) -> None:
+        """Continue at a checkpoint's counters."""
+        self.inserts, self.samples = int(state["inserts"]), int(state["samples"])
+        self.deletes = int(state["deletes"])
+
+
 def error_buffer_for(spec: Spec, workers: int) -> float:
     """Return how far the ratio may be off, in samples, with so many live workers.
 
@@ -149,9 +206,25 @@ def error_buffer_for(spec: Spec, workers: int) -> float:
     samples_per_insert = spec.learner.samples_per_insert
     num_steps, batch_size = spec.workers.unroll_length, spec.learner.batch_size
     unroll = samples_per_insert * num_steps * spec.workers.envs_per_worker
-    window = floor_window(spec.processor.n_step, num_steps)
+    least = least_window(spec.learner)
+    window = floor_window(spec.processor.n_step, num_steps, least=least)
     return max(
         window * unroll * max(workers, 1),
         unroll + batch_size,
         max(1.0, samples_per_insert),
     )
+
+
+def queue_beyond_batch(spec: Spec, workers: int) -> float:
+    """Return how many rows may wait beyond those of the next update, on-policy.
+
+    As many as are learnt from before the policy of the first is too old, but no more
+    than keep so many live workers busy: what waits gets old.
+    """
+    learner = spec.learner
+    usual = error_buffer_for(spec, workers)
+    limit = learner.policy_lag_limit
+    if limit is None:
+        return usual
+    updates = (1 + limit) * learner.updates_per_policy
+    return min(float((updates - 1) * learner.batch_size), usual)

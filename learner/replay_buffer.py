@@ -142,16 +142,17 @@ class ReplayBuffer:
         self._priorities.update(slots[kept], priorities[kept])
 
     def drop_older(self, version: int) -> int:
-        """Evict the oldest batches as long as an older policy acted in them.
+        """Let no row be sampled any more in which an older policy acted.
+
+        Their room is taken up until all before them have left: a ring has no holes.
 
         Returns:
-            How many of their rows could be learnt from.
+            How many of them could be learnt from.
         """
         before = self.learnable_rows
-        while (oldest := next(iter(self._chunks), None)) is not None:
-            if oldest.filled and not self.origins.version(oldest) < version:
-                break
-            self._evict_oldest()
+        for chunk in self._chunks:
+            if chunk.filled and self.origins.version(chunk) < version:
+                self._leave_out(chunk)
         return before - self.learnable_rows
 
     def references(self) -> References:
@@ -164,6 +165,7 @@ class ReplayBuffer:
             max_priority=self._priorities.highest_seen,
             dropped_rows=self.dropped_rows,
             blanks=self._chunks.blanks(),
+            is_full=self.is_full,
         )
 
     def restore(self, references: References, batches: Iterable[FetchedBatch]) -> int:
@@ -204,6 +206,7 @@ class ReplayBuffer:
             del wanted[partition, offset]
             self._fill(chunk, arrays, mine)
         self.dropped_rows = references.dropped_rows
+        self.is_full |= references.is_full
         return sum(int(np.isfinite(mine).sum()) for _, mine in wanted.values())
 
     def oldest_offsets(self) -> dict[int, int]:
@@ -278,6 +281,20 @@ class ReplayBuffer:
         self._priorities.let_in(slots)
         chunk.samplable_rows += len(slots)
         self.samplable_rows += len(slots)
+
+    def _leave_out(self, chunk: Chunk) -> None:
+        """Let no row of ``chunk`` be sampled any more, also after a restart."""
+        num_waiting = len(chunk.waiting.slots) if chunk.waiting else 0
+        if not chunk.samplable_rows + num_waiting:
+            return
+        slots = self._transitions.slots(chunk)
+        self._priorities.put(chunk.position, np.full(len(slots), np.nan))
+        self._priorities.leave_out(slots)
+        self._transitions.bootstrap_at.rows[slots] = -1
+        self.samplable_rows -= chunk.samplable_rows
+        self.learnable_rows -= chunk.samplable_rows + num_waiting
+        chunk.samplable_rows, chunk.waiting = 0, None
+        self._chunks.note_waiting(chunk)
 
     def _evict_oldest(self) -> None:
         chunk = self._chunks.pop_oldest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -72,6 +72,7 @@ class Snapshot(SourceSnapshot):
         next_version: of the policy.
         counters: see Counters.
         limiter: see RateLimiter.
+        clock: see PolicyClock.
         algorithm: weights, optimiser, target, RNG.
         others: further sources, and those that the spec has no more.
         trained_on: see TrainingData.
@@ -85,6 +86,7 @@ class Snapshot(SourceSnapshot):
     algorithm: AlgorithmState
     others: tuple[SourceSnapshot, ...] = ()
     trained_on: tuple[DataRange, ...] = ()
+    clock: dict[str, Any] = field(default_factory=dict)
 
     @property
     def sources(self) -> tuple[SourceSnapshot, ...]:
@@ -108,6 +110,7 @@ def to_files(snapshot: Snapshot) -> dict[str, bytes]:
         "next_version": snapshot.next_version,
         "counters": snapshot.counters,
         "limiter": snapshot.limiter,
+        "clock": snapshot.clock,
         "algorithm": dict(snapshot.algorithm.values),
         "others": others,
         "trained_on": [asdict(item) for item in snapshot.trained_on],
@@ -142,6 +145,7 @@ def from_files(stored: StoredCheckpoint) -> Snapshot:
             ),
             others=others,
             trained_on=tuple(map(_range, values.get("trained_on", ()))),
+            clock=values.get("clock", {}),
         )
     except (AttributeError, KeyError, TypeError, ValueError, SafetensorError) as exc:
         raise CheckpointError(
@@ -177,6 +181,7 @@ def _pack_source(
         "dropped_rows": references.dropped_rows,
         "blanks_before": sorted(references.blanks.before),
         "blanks_newest": dict(references.blanks.newest),
+        "is_full": references.is_full,
         "ahead": source.ahead,
     }
 
@@ -197,6 +202,7 @@ def _unpack_source(
             frozenset(values.get("blanks_before", ())),
             {worker: (first, second) for worker, (first, second) in newest.items()},
         ),
+        is_full=values.get("is_full", values["first_position"] > 0),
     )
     return {
         "experiment": values.get("experiment"),

@@ -17,6 +17,7 @@ from learner.experience import Experience, make_experience
 from learner.feed import Feed
 from learner.mixture import divided_replay
 from learner.opening import open_log
+from learner.policy_clock import PolicyClock
 from learner.restore import oldest_needed, read_referenced
 from learner.snapshot import LogIdentity, Snapshot, SourceSnapshot
 from learner.source_runs import SourceMismatch, SourceRun, check_returns, check_spaces
@@ -82,6 +83,7 @@ class Opener:
     counters: Counters
     env: EnvDescription
     algorithm: Algorithm
+    clock: PolicyClock
 
     def open(
         self,
@@ -176,6 +178,8 @@ class Opener:
         batches = read_referenced(
             self.context.settings, run.topic, run.run_id, references.chunks
         )
+        if run.is_live:
+            batches = ((p, at, self.clock.placed(batch)) for p, at, batch in batches)
         lost = int(buffer.restore(references, batches))
         self.counters.unrestorable_rows += lost
         if lost:

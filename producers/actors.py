@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from infra.control.role import RoleContext
-from producers.acting import HEADS, Actor, Memory, QActor, RandomActor
+from producers.acting import Actor, RandomActor
+from producers.categorical_actor import CategoricalActor
 from producers.exploration import epsilon_ladder
-from producers.policy import Policy, PolicyRefused, PolicySession, open_graph
+from producers.gaussian_actor import GaussianActor
+from producers.memory import Memory
+from producers.policy import Policy, PolicySession, open_graph
 from producers.policy_feed import PolicyFeed
+from producers.q_actor import QActor
 from schemas.records import EnvDescription, PolicyGraph
 from schemas.sizes import stacked
 from schemas.tensors import Array
-
-_EXPLORATIONS = ("epsilon_ladder", "none")
 
 
 class Actors:
@@ -50,11 +52,14 @@ class Actors:
         actor.memory.take_over(before.memory)
         return actor
 
-    def make(self, policy: Policy) -> QActor:
+    def make(self, policy: Policy) -> Actor:
         """Return a policy's actor."""
-        make = HEADS[policy.session.graph.head]
-        epsilons = self._epsilons(policy.session.graph)
-        return make(policy, self._num_envs, epsilons, self._spec.env.frame_stack)
+        graph, stack = policy.session.graph, self._spec.env.frame_stack
+        if graph.head == "q":
+            return QActor(policy, self._num_envs, self._epsilons(graph), stack)
+        greedy = self._greedy or graph.exploration == "none"
+        make = CategoricalActor if graph.head == "categorical" else GaussianActor
+        return make(policy, self._num_envs, greedy=greedy, frame_stack=stack)
 
     def _epsilons(self, graph: PolicyGraph) -> Array:
         spec = self._spec.workers.exploration
@@ -70,10 +75,4 @@ class Actors:
         return epsilon_ladder(epsilon, alpha, total, first, self._num_envs)
 
     def _open_graph(self, graph: PolicyGraph) -> PolicySession:
-        if graph.head not in HEADS:
-            raise PolicyRefused(f"head: expected {list(HEADS)}, found {graph.head!r}")
-        if graph.exploration not in _EXPLORATIONS:
-            raise PolicyRefused(
-                f"exploration: expected {_EXPLORATIONS}, found {graph.exploration!r}"
-            )
         return open_graph(graph, self._env, self._spec.env.frame_stack)

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 
 from infra.errors import RollstreamError
 from schemas.experiment import Spec
-from schemas.flow import floor_window
+from schemas.flow import floor_window, least_window
 from schemas.records import NO_POLICY, Credit, PolicyRef
+
+_FIRST_POLICY = PolicyRef(0, 0)
 
 
 class Superseded(RollstreamError):
@@ -27,16 +29,18 @@ class CreditGate:
     Rules: (1) only this run's records count; (2) a record of an older learner epoch
     than one seen does not; (3) of those for this incarnation the farthest stands, for
     a delayed record must not take credit back; (4) a record for a newer incarnation
-    ends this one.
+    ends this one; (5) on-policy nothing is done at random: some policy must act, also
+    where nobody waits for credit.
 
     Attributes:
         worker: ``w<index>``.
         run_id: of the run.
         incarnation: whose credit this is.
         allowed_step: steps below this may be taken.
-        free: never wait.
+        free: never wait for credit.
         epoch: the newest learner seen; -1 before.
-        min_policy: what must act.
+        min_policy: what must act, or a later one.
+        least_policy: what must act whatever a learner says.
         grants: how often a record allowed more than all before it, or came from a new
             learner.
     """
@@ -48,19 +52,28 @@ class CreditGate:
     free: bool = False
     epoch: int = -1
     min_policy: PolicyRef = NO_POLICY
+    least_policy: PolicyRef = NO_POLICY
     grants: int = field(default=0)
 
     @classmethod
     def open(cls, spec: Spec, worker: str, run_id: str, incarnation: int) -> CreditGate:
         """Return the gate of a new incarnation, with one floor window of credit."""
         num_steps = spec.workers.unroll_length
-        window = floor_window(spec.processor.n_step, num_steps, spec.flow.window)
+        window = floor_window(
+            spec.processor.n_step,
+            num_steps,
+            spec.flow.window,
+            least=least_window(spec.learner),
+        )
+        first = _FIRST_POLICY if spec.learner.traits.is_on_policy else NO_POLICY
         return cls(
             worker=worker,
             run_id=run_id,
             incarnation=incarnation,
             allowed_step=window * num_steps,
             free=spec.flow.mode == "free",
+            min_policy=first,
+            least_policy=first,
         )
 
     def take(self, credit: Credit) -> None:
@@ -69,7 +82,7 @@ class CreditGate:
             return
         if credit.epoch > self.epoch:
             self.epoch = credit.epoch
-            self.min_policy = credit.min_policy
+            self.min_policy = self.least_policy
             self.grants += 1
         self.min_policy = max(self.min_policy, credit.min_policy)
         ours = credit.allowed.get(self.worker)
@@ -81,13 +94,15 @@ class CreditGate:
             self.grants += ours.allowed_step > self.allowed_step
             self.allowed_step = max(self.allowed_step, ours.allowed_step)
 
+    def may_act(self, policy: PolicyRef) -> bool:
+        """Whether this policy may act; NO_POLICY: whether chance may."""
+        return policy >= self.min_policy
+
     def may_step(self, first_step: int, num_steps: int, policy: PolicyRef) -> bool:
         """Whether an unroll of these steps may be made with this policy."""
-        if self.free:
-            return True
-        if policy < self.min_policy:
+        if not self.may_act(policy):
             return False
-        return first_step + num_steps <= self.allowed_step
+        return self.free or first_step + num_steps <= self.allowed_step
 
     def renew(self, spec: Spec, incarnation: int) -> CreditGate:
         """Return the gate of the next incarnation; what is known of learners stays."""

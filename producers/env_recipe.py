@@ -17,6 +17,7 @@ from gymnasium import wrappers as gym_wrappers
 
 from infra.errors import Hopeless, RollstreamError
 from infra.settings import Settings
+from producers import sample_envs as sample_envs  # registers them
 from schemas.experiment import EnvSpec, Wrapper
 
 SingleEnv = gymnasium.Env[Any, Any]

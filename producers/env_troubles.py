@@ -1,4 +1,4 @@
-"""Environments that crash, or give no numbers -> events, not one for each time."""
+"""Environments that crash, and what is no number -> events, not one for each time."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ AGAIN_AT_MOST_S = 600.0
 
 
 class EnvTroubles:
-    """What one process has to say of its environments."""
+    """What one process has to say of its environments, and of who acts in them."""
 
     def __init__(self, event: Callable[[EventKind, Severity, str], None]) -> None:
         """Take what publishes an event."""
         self._event = event
         self._crashes = Repeats(AGAIN_S, AGAIN_AT_MOST_S)
         self._odd_numbers = Repeats(AGAIN_S, AGAIN_AT_MOST_S)
+        self._odd_answers = Repeats(AGAIN_S, AGAIN_AT_MOST_S)
 
     def tell(self, found: Tally) -> None:
         """Publish what went wrong since the last time, where it is time to."""
@@ -36,3 +37,6 @@ class EnvTroubles:
             much = f"{found.unusable:,} of {judged:,} steps so far"
             reason = f"{found.odd}; {much} cannot be learnt from"
             self._event("env-nonfinite", "warning", reason)
+        if found.odd_answer and self._odd_answers.happens(now_s):
+            reason = f"{found.odd_answer}; {found.odd_answers:,} so far"
+            self._event("policy-nonfinite", "warning", reason)

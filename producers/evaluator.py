@@ -35,7 +35,12 @@ FLUSH_S = 5.0
 
 
 class Evaluator:
-    """Evaluates the newest version, one at a time; publishes the best."""
+    """Evaluates the newest version, one at a time; publishes the best.
+
+    With ``evaluator.everyVersions`` n it is the newest whose number n divides. Skipped
+    are the versions in between, and those that a newer one of these has overtaken while
+    an evaluation went on, or the rest after it: nobody waits for an evaluator.
+    """
 
     def __init__(
         self, context: RoleContext, stop: StopRequest, environments: Environments
@@ -50,6 +55,7 @@ class Evaluator:
         self._sender = Sender(producer)
         env = describe_environments(context.spec.env, environments, context.settings)
         self._actors = Actors(context, env, environments.num_envs, greedy=True)
+        self._actors.feed.every = context.spec.evaluator.every_versions
         self._followed = Followed(
             context, self._actors.feed, lambda credit: None, self._on_problem
         )
@@ -76,13 +82,14 @@ class Evaluator:
         self._followed.start(incarnation)
         try:
             while not self._stop.is_set():
-                self._followed.poll(_POLL_S)
+                is_more = self._followed.poll(_POLL_S)
                 self._report_when_due()
                 if self._followed.newest_member > incarnation:
                     newest = self._followed.newest_member
                     raise Superseded("evaluator", incarnation, newest)
                 policy = self._actors.feed.current
-                if policy is not None and policy.ref > self._evaluated:
+                # Of what came meanwhile only the newest: all of it is read before.
+                if not is_more and policy and policy.ref > self._evaluated:
                     self._evaluate(policy)
             self._report()
         except RollstreamError as exc:

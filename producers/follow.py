@@ -82,24 +82,29 @@ class Followed:
             [TopicPartition(topic, 0, offset) for topic, offset in starts.items()]
         )
 
-    def poll(self, timeout_s: float = 0.0) -> None:
+    def poll(self, timeout_s: float = 0.0) -> bool:
         """Take in what has come; wait at most ``timeout_s`` for the first.
+
+        Returns:
+            whether that was much, and more may be there already.
 
         Raises:
             Superseded: a credit for a newer incarnation of this worker.
             TopicError: a topic cannot be read any more.
         """
-        for _ in range(_MAX_RECORDS):
+        is_more = False
+        for taken in range(1, _MAX_RECORDS + 1):
             raw = self._consumer.poll(timeout_s)
             if raw is None:
                 break
-            timeout_s = 0.0
+            timeout_s, is_more = 0.0, taken == _MAX_RECORDS
             error = raw.error()
             if error is not None:
                 self._check(error)
                 continue
             self._take(to_message(raw))
         self._note(self._policies.load())
+        return is_more
 
     def close(self) -> None:
         """Leave the topics."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from producers.heads import Answers, check_head, check_outputs
 from producers.policy_checks import PolicyRefused as PolicyRefused
 from producers.policy_checks import (
     check_digest,
@@ -37,11 +38,6 @@ Places = Mapping[str, "onnxruntime.OrtValue"]
 
 MAX_GRAPH_BYTES = 15 << 20
 MAX_POLICY_BYTES = 512 << 20
-_HEADS = {
-    "q": {"q"},
-    "categorical": {"logits", "value"},
-    "gaussian": {"mean", "log_std", "value"},
-}
 # A tensor kept in a file: its first entry is always keyed "location" (protobuf: field
 # 1, 8 bytes). A graph from a topic must not make us read files.
 _EXTERNAL_DATA = b"\x0a\x08location"
@@ -56,11 +52,13 @@ class PolicySession:
         observed: the fields whose input the graph has kept; an exporter drops those
             that nothing depends on.
         params: dtype and shape of each parameter and buffer it has kept, by name.
+        answers: what its head gives, by name.
     """
 
     graph: PolicyGraph
     observed: tuple[str, ...]
     params: Mapping[str, tuple[str, tuple[int, ...]]]
+    answers: Answers
     _session: onnxruntime.InferenceSession
 
     def bind(self, params: Fields) -> BoundSession:
@@ -71,18 +69,14 @@ class PolicySession:
     def output_names(self) -> list[str]:
         """The outputs that acting needs, in the order they are run."""
         states = ["next_state/" + field.name for field in self.graph.states]
-        return [*sorted(_HEADS[self.graph.head]), *states]
-
-    def output_dtype(self, name: str) -> str:
-        """Return the dtype of an output."""
-        (found,) = (dtype_of(o) for o in self._session.get_outputs() if o.name == name)
-        return found
+        return [*self.answers, *states]
 
     def load(self, version: PolicyVersion, tensors: bytes) -> Fields:
         """Return a version's parameters as inputs of the graph.
 
         Raises:
-            PolicyRefused: bytes, names, dtypes or shapes are not those expected.
+            PolicyRefused: bytes, names, dtypes or shapes are not those expected, or a
+                number is not finite.
         """
         if version.graph_sha256 != self.graph.sha256:
             raise PolicyRefused(
@@ -100,6 +94,12 @@ class PolicySession:
                 raise PolicyRefused(
                     f"{name}: expected {dtype}{list(shape)}, found "
                     f"{found.dtype.str}{list(found.shape)}"
+                )
+            if found.dtype.kind == "f" and not np.isfinite(found).all():
+                odd = found[~np.isfinite(found)]
+                raise PolicyRefused(
+                    f"{name}: expected finite numbers, found {odd[0]} in {odd.size} of "
+                    f"{found.size} places"
                 )
         return {"param/" + name: arrays[name] for name in self.params}
 
@@ -119,6 +119,8 @@ class BoundSession:
         self._binding = onnx.io_binding()
         for name, array in params.items():
             self._bind(name, array)
+        for name in self._outputs:
+            self._binding.bind_output(name)  # they stay in the order of their first
 
     def run(
         self, observations: Fields, states: Fields, into: Places | None = None
@@ -137,13 +139,14 @@ class BoundSession:
             self._bind("state/" + name, state)
         for name, place in into.items():
             binding.bind_ortvalue_output(name, place)
+        if len(into) == len(self._outputs):
+            self._onnx.run_with_iobinding(binding)
+            return {}
         others = [name for name in self._outputs if name not in into]
         for name in others:
             # Anew each time: else the last run's memory, which others hold, is used.
             binding.bind_output(name)
         self._onnx.run_with_iobinding(binding)
-        if not others:
-            return {}
         values = dict(zip(self._outputs, binding.get_outputs(), strict=True))
         return {name: values[name].numpy() for name in others}
 
@@ -199,11 +202,10 @@ def open_graph(
         PolicyRefused: it is damaged, or is not of this environment.
     """
     check_digest("graph", graph.onnx, graph.sha256, MAX_GRAPH_BYTES)
-    if graph.head not in _HEADS:
-        raise PolicyRefused(f"head: expected {sorted(_HEADS)}, found {graph.head!r}")
     if _EXTERNAL_DATA in graph.onnx:
         raise PolicyRefused("graph: expected all data inside it, found external data")
     check_environment(graph, env, frame_stack)
+    check_head(graph)
     session = _make_session(graph.onnx)
     inputs = {each.name: each for each in session.get_inputs()}
     params = {}
@@ -211,13 +213,10 @@ def open_graph(
         if name.startswith("param/"):
             params[name.removeprefix("param/")] = (dtype_of(each), tuple(each.shape))
     check_inputs(graph, inputs, frame_stack)
-    missing = _HEADS[graph.head] - {each.name for each in session.get_outputs()}
-    if missing:
-        raise PolicyRefused(
-            f"graph: expected the outputs {sorted(missing)}, found none"
-        )
+    outputs = {each.name: each for each in session.get_outputs()}
+    answers = check_outputs(graph, outputs)
     observed = tuple(f.name for f in graph.observation if "obs/" + f.name in inputs)
-    return PolicySession(graph, observed, params, session)
+    return PolicySession(graph, observed, params, answers, session)
 
 
 def _make_session(onnx: bytes) -> onnxruntime.InferenceSession:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from infra.policies.keys import BEST_KEY as BEST_KEY
+from infra.policies.keys import CHUNK_KEY as CHUNK_KEY
 from producers.policy import (
     MAX_POLICY_BYTES,
     Policy,
@@ -26,7 +28,6 @@ from schemas.records import (
 
 OpenGraph = Callable[[PolicyGraph], PolicySession]
 ChunkId = tuple[int, int, int, int]
-BEST_KEY, CHUNK_KEY = "best", "chunk"
 
 __all__ = ["PolicyFeed", "PolicyRefused", "open_graph"]
 
@@ -45,9 +46,11 @@ class PolicyFeed:
     Attributes:
         current: the newest that can act; None before the first.
         newest: (epoch, version) of the newest record seen, usable or not.
+        every: only versions whose number this divides are there for whoever asks.
     """
 
     def __init__(self, run_id: str, open_graph: OpenGraph) -> None:
+        self.every = 1
         self.current: Policy | None = None
         self.newest = NO_POLICY
         self._run_id = run_id
@@ -79,7 +82,7 @@ class PolicyFeed:
         if chunk.run_id != self._run_id:
             return
         ref = PolicyRef(chunk.epoch, chunk.version)
-        if ref > self.ref:
+        if ref > self.ref and ref.version % self.every == 0:
             self._chunks[(*_key(ref), chunk.slot, chunk.chunk)] = chunk.data
 
     def take_version(self, version: PolicyVersion) -> None:
@@ -87,7 +90,7 @@ class PolicyFeed:
         if version.run_id != self._run_id:
             return
         ref = PolicyRef(version.epoch, version.version)
-        if ref > self.newest:
+        if ref > self.newest and ref.version % self.every == 0:
             self.newest, self._waiting = ref, version
 
     def load(self) -> Refusal | None:

@@ -16,7 +16,7 @@ from producers.episodes import EpisodeTracker, Rows
 from producers.guarded_env import Environments, Failure, Step
 from producers.seeding import StreamSeeds
 from producers.spaces import Fields
-from producers.tally import Tally, tally
+from producers.tally import Tally, odd_answers, tally
 from schemas.records import PolicyRef
 from schemas.tensors import Array
 
@@ -31,6 +31,7 @@ class UnrollArrays:
 
     Attributes:
         first_step: of row 0, within the incarnation.
+        states: recurrent state before each row, [T+1, B, ...]; a record has row 0's.
         finished: columns of the episodes that ended, see EpisodesFinished.
     """
 
@@ -77,7 +78,6 @@ class Rollout:
             EnvRefused: the environment breaks the NEXT_STEP contract.
         """
         buffers = self._get_buffers(num_steps)
-        states = {name: state.copy() for name, state in actor.states.items()}
         actor.begin(num_steps, self._rng)
         buffers.begin(self._observed)
         steps = 0
@@ -88,14 +88,16 @@ class Rollout:
             buffers.write(steps, actions, step)
             if step.failures:
                 self._note_crashes(step.failures)
-            if actor.needs_validity:
+            if actor.memory.remembers:
                 after = buffers.ended(steps - 1) if steps else self._after_end
-                actor.forget(buffers.valid(steps, after))
+                actor.memory.forget(buffers.valid(steps, after))
             self._steps = steps = steps + 1
         behaviour = actor.finish(steps, buffers.observation(steps))
         rows, is_reset = self._judge(buffers, steps)
         self._after_end = rows.ended[-1].copy()
         self._tally = self._tally.plus(self._count(buffers, rows, is_reset))
+        if actor.odd is not None:
+            self._tally = self._tally.plus(odd_answers(actor.odd, actor.ref))
         self._steps = 0
         episodes = self._tracker.numbers
         finished = self._tracker.take(rows, actor.ref.version)
@@ -108,7 +110,7 @@ class Rollout:
             actions={n: a[:steps] for n, a in buffers.actions.items()},
             rows=rows,
             episodes=episodes,
-            states=states,
+            states=actor.memory.past,
             behaviour=behaviour,
             finished=finished,
         )
@@ -119,7 +121,7 @@ class Rollout:
         What is odd, and what has crashed, is told once.
         """
         done = self._tally
-        self._tally = Tally(done.usable, done.unusable)
+        self._tally = Tally(done.usable, done.unusable, odd_answers=done.odd_answers)
         buffers, steps = self._buffers, self._steps
         if buffers is None or not steps:
             return done

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_ENVIRONMENT, _VECTOR, _EXPLORATION, _EVALUATION = range(4)
+_ENVIRONMENT, _VECTOR, _EXPLORATION, _EVALUATION, _PLAY = range(5)
 
 
 def _sequence(seed: int, purpose: int, *words: int) -> np.random.SeedSequence:
@@ -63,3 +63,11 @@ def evaluation_seeds(seed: int, epoch: int, version: int, round_: int) -> Stream
     """
     who = (epoch + 1, version + 1, round_)
     return StreamSeeds(_number(_sequence(seed, _EVALUATION, *who)), 0, 0)
+
+
+def play_seeds(seed: int) -> StreamSeeds:
+    """Return the seeds of episodes that a person looks at: the same for any policy.
+
+    No worker and no evaluation shares them.
+    """
+    return StreamSeeds(_number(_sequence(seed, _PLAY)), 0, 0)

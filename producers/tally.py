@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from producers.episodes import Rows
+from schemas.records import PolicyRef
 from schemas.tensors import Array
 
 
@@ -21,6 +22,8 @@ class Tally:
         odd: in words, the first such number of the last unroll that has one; "".
         crashes: environments that raised or hung, each time.
         crash: why the first of them did; "".
+        odd_answers: of policies, that had a number that is not finite.
+        odd_answer: in words, the last policy that gave one; "".
     """
 
     usable: int = 0
@@ -28,6 +31,8 @@ class Tally:
     odd: str = ""
     crashes: int = 0
     crash: str = ""
+    odd_answers: int = 0
+    odd_answer: str = ""
 
     def plus(self, later: Tally) -> Tally:
         """Return both together."""
@@ -37,6 +42,8 @@ class Tally:
             later.odd or self.odd,
             self.crashes + later.crashes,
             self.crash or later.crash,
+            self.odd_answers + later.odd_answers,
+            later.odd_answer or self.odd_answer,
         )
 
 
@@ -64,6 +71,18 @@ def tally(
         observations, first_step
     )
     return Tally(num_usable, num_unusable, odd)
+
+
+def odd_answers(odd: Array, policy: PolicyRef) -> Tally:
+    """Return what there is to say of a policy's answers, ``odd`` [T, B] of them."""
+    num_odd = int(np.count_nonzero(odd))
+    step, env = map(int, np.argwhere(odd)[0])
+    who = f"version {policy.version} of epoch {policy.epoch}"
+    reason = (
+        f"{who}: {num_odd:,} of {odd.size:,} answers of an unroll are not finite "
+        f"numbers, the first in its step {step} in environment {env}"
+    )
+    return Tally(odd_answers=num_odd, odd_answer=reason)
 
 
 def _all_finite(column: Array) -> bool:

@@ -94,7 +94,7 @@ def encode_unrolls(
     if fits_record(len(value), valid.size):
         yield Encoded(value, arrays.num_steps, valid.size, int(valid.sum()))
         return
-    if arrays.num_steps == 1 or arrays.states:
+    if arrays.num_steps == 1:
         raise SchemaError(
             f"unroll: expected at most {MAX_UNROLL_BYTES} bytes, and {MAX_BATCH_BYTES} "
             f"for the batch made of it, found {len(value)} in {valid.size} rows of "
@@ -124,7 +124,7 @@ def to_record(arrays: UnrollArrays, template: Unroll, packing: Packing) -> Unrol
         truncated=pack(rows.truncated),
         valid=pack(rows.valid),
         episodes=pack(arrays.episodes),
-        states=pack_map(arrays.states),
+        states=pack_map({name: past[0] for name, past in arrays.states.items()}),
         behaviour=pack_map(arrays.behaviour),
     )
 
@@ -137,7 +137,8 @@ def _halves(arrays: UnrollArrays) -> tuple[UnrollArrays, UnrollArrays]:
 def _part(arrays: UnrollArrays, start: int, stop: int) -> UnrollArrays:
     """Return rows ``start`` to ``stop``; row ``stop``'s observation is in both parts.
 
-    Its value was computed by the same policy, so it is the last row's of either.
+    Its value was computed by the same policy, so it is the last row's of either; the
+    state before row ``start`` was the policy's own, too.
     """
     rows = arrays.rows
 
@@ -158,5 +159,6 @@ def _part(arrays: UnrollArrays, start: int, stop: int) -> UnrollArrays:
             failed=rows.failed[start:stop],
         ),
         episodes=arrays.episodes + rows.ended[:start].sum(0),
+        states=cut(arrays.states, arrays.states),
         behaviour=cut(arrays.behaviour, VALUE_COLUMNS),
     )

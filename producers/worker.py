@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from enum import Enum
 from typing import NoReturn
 
 from infra.control.members import register
@@ -33,7 +32,7 @@ from producers.seeding import StreamSeeds
 from producers.unrolls import Packing
 from producers.warm import warm_up as warm_up
 from producers.worker_report import WorkerReport
-from producers.worker_stream import WorkerCounts, WorkerStream
+from producers.worker_stream import After, WorkerCounts, WorkerStream
 from schemas.fit import first_unroll_length
 from schemas.records import Credit
 from schemas.topics import worker_name
@@ -44,14 +43,6 @@ _POLL_S = 0.01
 _WAIT_S = 0.05
 _SETTLE_S = 2.0
 _MAX_REFUSALS = 3
-
-
-class After(Enum):
-    """What follows an incarnation."""
-
-    STOP = "stop"
-    IDLE = "idle"
-    AGAIN = "again"
 
 
 class Worker:
@@ -173,7 +164,8 @@ class Worker:
             silent_since_s = max(blocked_since_s, self._heard_at_s)
             pause = self._pauses.current()
             if pause is None and now_s - silent_since_s > self._idle_after_s:
-                pause = Pause(f"no credit for {self._idle_after_s:g} s")
+                lacking = "no policy" if self._lacks_policy() else "no credit"
+                pause = Pause(f"{lacking} for {self._idle_after_s:g} s")
             if pause is not None:
                 stream.end(pause.reason)
                 self._report.idle(pause)
@@ -184,6 +176,9 @@ class Worker:
         return self._pauses.current() is None and self._gate.may_step(
             rollout.next_step, self._num_steps, self._policies.ref
         )
+
+    def _lacks_policy(self) -> bool:
+        return not self._gate.may_act(self._policies.ref)
 
     def _must_slow_down(self) -> bool:
         """Wait a moment where the spec's rate says so; return whether it did."""
@@ -228,20 +223,25 @@ class Worker:
         started_s = time.monotonic()
         self._followed.poll(_WAIT_S)
         self._sender.poll()
-        self._deliveries.counts.waited_credit_s += time.monotonic() - started_s
+        waited_s = time.monotonic() - started_s
+        self._deliveries.counts.wait(waited_s, for_policy=self._lacks_policy())
 
     def _wait_idle(self) -> bool:
-        """Wait for new credit, or the end of a pause; False when told to stop."""
-        grants = self._gate.grants
-        had_policy = self._policies.ref >= self._gate.min_policy
+        """Wait for new credit, or the end of a pause; False when told to stop.
+
+        Whatever has come, nothing begins before there is a policy where one must act:
+        an incarnation after the other would only wait for it.
+        """
+        grants, had_policy = self._gate.grants, not self._lacks_policy()
         while not self._stop.is_set():
             self._wait()
             self._listen()
             if self._pauses.current() is not None:
                 grants = -1  # after a pause nothing else is waited for
                 continue
-            has_policy = self._policies.ref >= self._gate.min_policy
-            if self._gate.grants > grants or (has_policy and not had_policy):
+            if self._lacks_policy():
+                had_policy = False
+            elif self._gate.grants > grants or not had_policy:
                 return True
         return False
 

@@ -140,6 +140,7 @@ class WorkerReport:
                 "unrolls": counts.unrolls,
                 "bytes": counts.bytes,
                 "waited_credit_s": counts.waited_credit_s,
+                "waited_policy_s": counts.waited_policy_s,
                 "waited_delivery_s": counts.waited_delivery_s,
                 "undelivered_steps": counts.undelivered_steps,
                 "dead_letters": counts.dead_letters,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from enum import Enum
 
 from confluent_kafka import KafkaError, Message
 
@@ -21,6 +22,14 @@ from schemas.topics import TRAJECTORIES, worker_name, worker_partition
 _NOTHING = Tensor("|b1", (0,), "RAW", b"")
 
 
+class After(Enum):
+    """What follows an incarnation."""
+
+    STOP = "stop"
+    IDLE = "idle"
+    AGAIN = "again"
+
+
 @dataclass
 class WorkerCounts:
     """What became of the steps that one incarnation has taken.
@@ -32,7 +41,8 @@ class WorkerCounts:
         bytes: of those.
         undelivered_steps: valid rows that were refused, or are not delivered yet.
         dead_letters: records refused for their size; each is kept as a dead letter.
-        waited_credit_s: waiting for the learner.
+        waited_credit_s: waiting for the learner to take more.
+        waited_policy_s: waiting for the policy that must act.
         waited_delivery_s: waiting for the broker.
         vector_steps: of all environments at once, those of the unroll under way too.
         usable_steps: rows that can be learnt from, likewise; what became of them is
@@ -48,10 +58,18 @@ class WorkerCounts:
     undelivered_steps: int = 0
     dead_letters: int = 0
     waited_credit_s: float = 0.0
+    waited_policy_s: float = 0.0
     waited_delivery_s: float = 0.0
     vector_steps: int = 0
     usable_steps: int = 0
     unusable_steps: int = 0
+
+    def wait(self, seconds: float, *, for_policy: bool) -> None:
+        """Note a wait for the learner."""
+        if for_policy:
+            self.waited_policy_s += seconds
+        else:
+            self.waited_credit_s += seconds
 
 
 @dataclass

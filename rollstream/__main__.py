@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+# First of all, and from no file: Ctrl-C in the midst of an import ends in silence.
+import _signal  # type: ignore[import-not-found]
+
+_signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
 import os
 import signal
 import sys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -70,3 +71,37 @@ def bench_replay(as_json: Json = False) -> None:
     from benchmarks.past import run_bench
 
     run_bench(load_settings(), Console(stderr=as_json), as_json=as_json)
+
+
+@bench.command("learning", epilog="Example: rollstream bench learning --quick")
+def bench_learning(
+    task: Annotated[
+        list[str] | None, typer.Option(help="Only this one; repeatable.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option(help="One seed of the short tasks only.")
+    ] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="How many of each.")] = 3,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where outcomes go; those that are there are kept."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Learn sample tasks with the whole pipeline, and beside it with other libraries.
+
+    Those are installed at first use, each in a virtual environment under the cache
+    directory. Broken off, the same command goes on.
+    """
+    # Here, not above: nothing else needs it.
+    from benchmarks.learning.bench import Plan, run_bench
+    from benchmarks.learning.tasks import chosen
+
+    settings = load_settings()
+    try:
+        tasks = chosen(task or [], quick=quick)
+    except ValueError as exc:
+        raise typer.BadParameter(str(exc), param_hint="--task") from exc
+    numbers = range(1, 2 if quick else seeds + 1)
+    plan = Plan(tasks, numbers, out or settings.data_dir / "learning")
+    run_bench(settings, plan, Console(stderr=as_json), as_json=as_json)

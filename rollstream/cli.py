@@ -17,6 +17,7 @@ from rollstream import (
     events_command,
     experiments_command,
     export_command,
+    export_policy_command,
     exporter_command,
     import_command,
     lag_command,
@@ -24,6 +25,8 @@ from rollstream import (
     lineage_command,
     logs_command,
     peek_command,
+    play_command,
+    policies_command,
     ps_command,
     replay_command,
     spec_command,
@@ -63,7 +66,7 @@ EnvModule = Annotated[
 # These have processes to end, or a transaction, when they are interrupted.
 _CLEAN_UP = (
     "run", "validate", "init", "up", "down", "agent", "registry", "dead-letters",
-    "bench", "archive", "replay", "export", "import",
+    "bench", "archive", "replay", "export", "import", "play", "export-policy",
 )  # fmt: skip
 
 
@@ -271,12 +274,17 @@ app.command("agent", epilog=agent_command.EPILOG)(agent_command.agent)
 app.command("archive", epilog=archive_command.EPILOG)(archive_command.archive)
 app.command("replay", epilog=replay_command.EPILOG)(replay_command.replay)
 app.command("export", epilog=export_command.EPILOG)(export_command.export)
+app.command("export-policy", epilog=export_policy_command.EPILOG)(
+    export_policy_command.export_policy
+)
 app.command("exporter", epilog=exporter_command.EPILOG)(exporter_command.exporter)
 app.command("import", epilog=import_command.EPILOG)(import_command.import_dataset)
 app.command("lag", epilog=lag_command.EPILOG, cls=lag_command.LagCommand)(
     lag_command.lag
 )
 app.command("lineage", epilog=lineage_command.EPILOG)(lineage_command.lineage)
+app.command("play", epilog=play_command.EPILOG)(play_command.play)
+app.command("policies", epilog=policies_command.EPILOG)(policies_command.policies)
 app.command("ps", epilog=ps_command.EPILOG)(ps_command.ps)
 app.command("logs", epilog=logs_command.EPILOG)(logs_command.logs)
 app.command("events", epilog=events_command.EPILOG)(events_command.events)

@@ -76,8 +76,6 @@ def _values(
     name: str, env: EnvDescription, goal: float | None, envs: int, rows: int
 ) -> dict[str, Any]:
     """Return what the file says; a key that begins with "# " is only suggested."""
-    is_image = all(field.dtype == "|u1" for field in env.observation)
-    scale = "observationScale" if is_image else "# observationScale"
     return {
         "apiVersion": "rollstream/v1",
         "kind": "Experiment",
@@ -95,7 +93,7 @@ def _values(
             "processor": {"replicas": 1, "nStep": 3, "gamma": 0.99, "rewardScale": 1},
             "learner": {
                 "algorithm": "dqn",
-                "network": {"hidden": [128, 128], scale: [0.004]},
+                "network": {"hidden": [128, 128], "# observationScale": [0.5]},
                 "replay": {"capacity": rows, "minSize": 2_000},
                 "samplesPerInsert": 1,
                 "batchSize": 128,

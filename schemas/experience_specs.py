@@ -84,7 +84,8 @@ class EnvSpec(Part):
 class ExplorationSpec(Part):
     """Ape-X: env i of N acts at random with epsilon^(1 + alpha i / (N - 1)).
 
-    N: the environments of all workers that there may be.
+    N: the environments of all workers that there may be. Algorithms whose policies are
+    distributions draw from those instead.
     """
 
     kind: Literal["epsilonLadder"] = Field(
@@ -143,7 +144,9 @@ class WorkersSpec(ElasticSpec):
         description="Steps per second of all environments of a worker; 0: no limit.",
     )
     exploration: ExplorationSpec = Field(
-        ExplorationSpec(), description="How often environments act at random."
+        ExplorationSpec(),
+        description="How often environments act at random, where an algorithm learns "
+        "values of actions.",
     )
     scaling: WorkersScaling = Field(
         WorkersScaling(), description="When there are more or fewer; with min and max."

@@ -111,7 +111,7 @@ class LearnerSpec(RoleSpec):
     )
     impala: ImpalaSpec = Field(ImpalaSpec(), description="impala: V-trace.")
     ppo: PpoSpec = Field(PpoSpec(), description="ppo: an iteration.")
-    r2d2: R2d2Spec = Field(R2d2Spec(), description="r2d2: its sequences.")
+    r2d2: R2d2Spec = Field(R2d2Spec(), alias="r2d2", description="r2d2: its sequences.")
     sac: SacSpec = Field(SacSpec(), description="sac: targets and temperature.")
     sources: Annotated[tuple[SourceSpec, ...], BeforeValidator(list_to_tuple)] = Field(
         (),

@@ -64,7 +64,9 @@ class Unroll:
         episodes: [B] int64, the episode number of row 0.
         states: recurrent state at row 0, [B, ...].
         behaviour: value columns (``q_max``, ``value``) [T+1, B]; ``q_taken``,
-            ``log_prob`` [T, B], ``logits`` [T, B, A]; ``sample`` where it differs.
+            ``log_prob`` [T, B], ``logits`` [T, B, A]; ``sample`` [T, B, ...] where it
+            differs: a gaussian's own, before it was clipped or squashed to the bounds.
+            ``log_prob`` is its density then.
         infos: whatever else is kept, [T, B, ...].
     """
 
@@ -223,14 +225,17 @@ class PolicyGraph:
     """An actor as an ONNX graph whose parameters and buffers are inputs.
 
     Inputs: ``obs/<name>`` in the space's own dtype, ``state/<name>``, ``param/<name>``.
-    Outputs by head: ``q``; ``logits``, ``value``; ``mean``, ``log_std``, ``value``; and
-    ``next_state/<name>`` (ONNX allows no output the name of an input).
+    Outputs by head: ``q``; ``logits``, ``value``; ``mean``, ``log_std`` and, where it
+    has one, ``value``; and ``next_state/<name>`` (ONNX allows no output the name of an
+    input).
 
     Attributes:
         sha256: hex digest of ``onnx``.
         head: ``q``, ``categorical`` or ``gaussian``.
-        exploration: its kind, as ``epsilon_ladder``.
-        exploration_options: its numbers.
+        exploration: ``epsilon_ladder`` of q; ``sample`` of the others, which draw from
+            their own distribution; ``none``.
+        exploration_options: its numbers: epsilon and alpha; of a gaussian ``squashed``,
+            1: tanh of the sample is scaled to the action's bounds.
         observation: the fields that the graph takes.
         action: the fields that the head's action fills.
         states: recurrent state inputs, shapes of one environment.

@@ -14,6 +14,7 @@ FIXED_FOR_LIFE = (
     "spec.topics.partitions",
     "spec.learner.algorithm",
     "spec.learner.network",
+    "spec.learner.distribution",
     "spec.past.experiment",
     "spec.past.archive",
     "spec.past.since",

@@ -27,6 +27,8 @@ READ_BY = {
         "workers.maxEnvStepsPerS",
         "workers.exploration",
         "processor.nStep",
+        "learner.algorithm",  # whether it may act at random
+        "learner.maxPolicyLag",
         "flow",
         "topics.partitions",
     ),

@@ -85,7 +85,7 @@ def longest_unroll(
         SchemaError: not even one does; says the sum.
     """
     seen = sum(map(field_bytes, observation))
-    acted = sum(map(field_bytes, action))
+    acted = sum(map(_acted_bytes, action))
     steps = _steps_within(seen, acted, num_envs)
     if steps < 1:
         found = num_envs * (2 * seen + acted + _ROW_BYTES + _ENV_BYTES)
@@ -103,8 +103,14 @@ def most_steps(
     """Return how many steps fit one record if its observations compress to nothing."""
     largest = num_envs * max(map(field_bytes, observation), default=0)
     opened = MAX_TENSOR_BYTES // max(largest, 1) - 1
-    acted = sum(map(field_bytes, action))
+    acted = sum(map(_acted_bytes, action))
     return max(min(opened, _steps_within(0, acted, num_envs)), 1)
+
+
+def _acted_bytes(field: SpaceField) -> int:
+    """Return the size of an action, with the sample that a gaussian made it from."""
+    is_drawn = field.kind == "box" and np.dtype(field.dtype).kind == "f"
+    return field_bytes(field) + (4 * math.prod(field.shape) if is_drawn else 0)
 
 
 def _steps_within(seen: int, acted: int, num_envs: int) -> int:

@@ -81,7 +81,7 @@ REPLAY = Topic(
 POLICIES = Topic(
     "policies", "policy, best, graph, chunk/<slot>/<i>",
     ("PolicyVersion", "PolicyGraph", "PolicyChunk"), "compact",
-    ("learner", "evaluator"), ("worker", "evaluator"),
+    ("learner", "evaluator"), ("worker", "evaluator", "cli"),
     config=_COMPACT | {"max.message.bytes": str(16 << 20)},
 )  # fmt: skip
 POLICY_HISTORY = Topic(

@@ -189,8 +189,10 @@ class History:
     def _waited_credit(self) -> bool:
         if self._newest is None or self._before is None:
             return True
-        name = "waited_credit_s"
-        now, before = (p.values.get(name, 0.0) for p in (self._newest, self._before))
+        now, before = (
+            [p.values.get(name, 0.0) for name in ("waited_credit_s", "waited_policy_s")]
+            for p in (self._newest, self._before)
+        )
         return now != before
 
     def _has_borne_fruit(self, point: MetricsPoint) -> bool:

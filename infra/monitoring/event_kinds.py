@@ -18,6 +18,7 @@ EventKind = Literal[
     # Of workers and evaluators.
     "worker-failed", "evaluator-failed", "worker-env-crashed", "worker-idle",
     "env-nonfinite", "undelivered-steps", "unroll-refused", "policy-refused",
+    "policy-nonfinite",
     "best-policy-refused", "control-record-refused", "metrics-record-refused",
     "package-versions-differ",
     # Of whoever reads the log.
@@ -55,6 +56,7 @@ KINDS: Mapping[EventKind, str] = {
     "undelivered-steps": "a worker ended with steps that the log does not have",
     "unroll-refused": "the broker takes no record of this size; it is a dead letter",
     "policy-refused": "a policy cannot be used; the one before acts on",
+    "policy-nonfinite": "a policy answered with a number that is not finite",
     "best-policy-refused": "the best policy so far cannot be read",
     "control-record-refused": "a spec, credit, member or policy cannot be read",
     "metrics-record-refused": "an evaluation of before cannot be read",

@@ -34,7 +34,8 @@ class PastEnd:
         1. Its replayer has sent all that is wanted.
         2. Processors have acknowledged all of that.
         3. The learner has taken in all transitions, and may learn no more from them.
-        4. Its newest policy is evaluated; once more where it reached the target.
+        4. Its newest policy that an evaluator takes is evaluated; once more where it
+           reached the target.
         5. None of it has changed while the learner reported for SETTLED_MS.
         """
         spec = self._spec
@@ -57,8 +58,11 @@ class PastEnd:
         return Finish(reason, spec.stop.mean_return is None)
 
     def _is_evaluated(self, progress: Progress) -> bool:
-        wanted, target = newest(progress), self._spec.stop.mean_return
-        found = [e for _, e in progress.evaluations if e.policy == wanted]
+        last, target = newest(progress), self._spec.stop.mean_return
+        every = self._spec.evaluator.every_versions
+        wanted = last.version - last.version % every
+        # It may be of an epoch before that of the newest.
+        found = [e for _, e in progress.evaluations if e.policy.version == wanted]
         first = [e for e in found if not e.confirmation]
         if not first:
             return False

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 IN_CHECKPOINT = frozenset({
-    "env_steps", "samples", "duplicate_steps", "unrestorable_rows", "dead_letters",
-    "foreign_batches", "expired_records", "corrupt_records", "nonfinite_losses",
+    "env_steps", "samples", "stale_steps", "duplicate_steps", "unrestorable_rows",
+    "dead_letters", "foreign_batches", "expired_records", "corrupt_records",
+    "nonfinite_losses",
     "batches", "blank_batches", "recovered_steps", "dropped_rows", "updates",
 })  # fmt: skip
 """Counters of a learner that its checkpoint has, which may be some minutes behind."""
@@ -14,8 +15,9 @@ IN_CHECKPOINT = frozenset({
 COUNTERS: Mapping[str, frozenset[str]] = {
     "worker": frozenset({
         "env_steps", "invalid_steps", "unrolls", "bytes", "waited_credit_s",
-        "waited_delivery_s", "undelivered_steps", "dead_letters", "vector_steps",
-        "usable_steps", "unusable_steps", "env_restarts", "policies_adopted",
+        "waited_policy_s", "waited_delivery_s", "undelivered_steps", "dead_letters",
+        "vector_steps", "usable_steps", "unusable_steps", "env_restarts",
+        "policies_adopted",
     }),
     "processor": frozenset({
         "unrolls", "late_records", "holes", "repeated_records", "batches", "env_steps",

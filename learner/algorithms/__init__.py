@@ -7,10 +7,20 @@ import torch
 from infra.errors import RollstreamError
 from learner.algorithms.base import Algorithm
 from learner.algorithms.dqn import Dqn
+from learner.algorithms.impala import Impala
+from learner.algorithms.ppo import Ppo
+from learner.algorithms.r2d2 import R2d2
+from learner.algorithms.sac import Sac
 from schemas.experiment import Spec
 from schemas.records import EnvDescription
 
-ALGORITHMS: dict[str, Callable[[EnvDescription, Spec], Algorithm]] = {"dqn": Dqn}
+ALGORITHMS: dict[str, Callable[[EnvDescription, Spec], Algorithm]] = {
+    "dqn": Dqn,
+    "impala": Impala,
+    "ppo": Ppo,
+    "r2d2": R2d2,
+    "sac": Sac,
+}
 """By the spec's ``learner.algorithm``; modules of this machine may add to it."""
 
 

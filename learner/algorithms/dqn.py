@@ -3,6 +3,9 @@
     yₜ = Rₜ + Γₜ Q'(sₜ₊ₘ, argmaxₐ Q(sₜ₊ₘ, a)),   loss = mean wₜ huber(Q(sₜ, aₜ) - yₜ)
 
 R and Γ are the record's ``returns`` and ``discounts``. https://arxiv.org/abs/1509.06461
+
+With a distribution of returns, Q is its mean, and the target is the distribution of
+Rₜ + Γₜ Z'(sₜ₊ₘ, a) for the same action a: see `learner.algorithms.distributions`.
 """
 
 from collections.abc import Mapping
@@ -10,20 +13,33 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from learner.algorithms.base import (
     Actor,
     AlgorithmState,
     UpdateResult,
-    actor_tensors,
     prefixed,
     restore_tensors,
     without_prefix,
 )
+from learner.algorithms.distributions import (
+    ErrorFunction,
+    Errors,
+    categorical_errors,
+    mean_errors,
+    quantile_errors,
+)
+from learner.algorithms.training import (
+    as_tensors,
+    choose_device,
+    learning_rate,
+    seeded,
+    tensor_copies,
+)
 from learner.networks import QNetwork, discrete_action
 from learner.optimiser import FlatAdam, flatten_parameters
 from learner.sample import Sample
+from schemas.algorithm_specs import DistributionSpec
 from schemas.algorithms import LearnsFrom
 from schemas.experiment import Spec
 from schemas.records import EnvDescription
@@ -58,50 +74,54 @@ class Dqn:
             epsilon=learner.adam_epsilon,
             max_grad_norm=learner.max_grad_norm,
         )
+        self._errors = _error_function(learner.distribution.kind, self._network.support)
         self._target_parameters = flatten_parameters(self._target)
         self._target.requires_grad_(False)
         self.rng = np.random.default_rng(spec.seed)
         self.updates = 0
 
     def _make_network(self) -> QNetwork:
-        with torch.random.fork_rng(devices=[]):  # twice from the seed: the same
-            torch.manual_seed(self._spec.seed)
+        learner = self._spec.learner
+        atoms, support = _atoms(learner.distribution)
+        with seeded(self._spec.seed):  # twice from the seed: the same
             network = QNetwork(
-                self._observation, self._action.n[0], self._spec.learner.network
+                self._observation, self._action.n[0], learner.network, atoms, support
             )
         return network.to(self._device)
 
     def update(self, sample: Sample) -> UpdateResult:
         """Learn from one sample; leaves everything as it was when not finite."""
-        td_errors = self._td_errors(sample)
-        weights = self._tensor(sample.weights)
-        loss = (weights * F.huber_loss(
-            td_errors, torch.zeros_like(td_errors), reduction="none"
-        )).mean()  # fmt: skip
+        errors = self._find_errors(sample)
+        loss = (self._tensor(sample.weights) * errors.losses).mean()
         value, norm = float(loss.detach()), float("nan")
         if np.isfinite(value):
+            rate = learning_rate(self._spec.learner, self.updates)
+            self._optimiser.learning_rate = rate
             norm = self._optimiser.step(loss)
         finite = bool(np.isfinite(norm))
         if finite:
             self.updates += 1
             if self.updates % self._spec.learner.target_update_period == 0:
                 self._target_parameters.copy_(self._optimiser.parameters)
-        return UpdateResult(td_errors.detach().cpu().numpy(), value, norm, finite)
+        td_errors = errors.td_errors.detach().cpu().numpy()
+        return UpdateResult(td_errors, value, norm, finite)
 
-    def _td_errors(self, sample: Sample) -> Tensor:
-        """Q(s, a) - y of each row [N]."""
+    def _find_errors(self, sample: Sample) -> Errors:
+        """Compare Z(s, a) with R + Γ Z'(s', a*), whatever Z says of the return."""
         with torch.no_grad():
             after = self._tensors(sample.bootstrap_observations)
-            q_target = self._target(after)["q"]
-            chooser = self._network(after)["q"] if self._double else q_target
-            best = q_target.gather(1, chooser.argmax(1, keepdim=True)).squeeze(1)
-            discounts = self._tensor(sample.discounts)
-            targets = self._tensor(sample.returns) + discounts * best
-        q = self._network(self._tensors(sample.observations))["q"]
+            target = _values(self._target, after)
+            chooser = _values(self._network, after) if self._double else target
+            best = self._network.means(chooser).argmax(1)
+        values = _values(self._network, self._tensors(sample.observations))
         actions = self._tensor(sample.actions[self._action.name]).to(torch.int64)
         chosen = actions - (self._action.start or (0,))[0]
-        errors: Tensor = q.gather(1, chosen[:, None]).squeeze(1) - targets
-        return errors
+        return self._errors(
+            _of(values, chosen),
+            _of(target, best),
+            self._tensor(sample.returns),
+            self._tensor(sample.discounts),
+        )
 
     @property
     def _double(self) -> bool:
@@ -111,7 +131,7 @@ class Dqn:
         return torch.from_numpy(array).to(self._device)
 
     def _tensors(self, arrays: Mapping[str, Array]) -> dict[str, Tensor]:
-        return {name: self._tensor(array) for name, array in arrays.items()}
+        return as_tensors(arrays, self._device)
 
     def actor(self) -> Actor:
         """Return the q network and the Ape-X ladder of random actions."""
@@ -130,8 +150,7 @@ class Dqn:
 
     def policy_tensors(self) -> dict[str, Array]:
         """Return copies of the actor's parameters and buffers by name."""
-        tensors = actor_tensors(self._network)
-        return {name: t.detach().cpu().numpy().copy() for name, t in tensors.items()}
+        return tensor_copies(self._network)
 
     def state_dict(self) -> AlgorithmState:
         """Return copies of everything that must survive."""
@@ -151,8 +170,25 @@ class Dqn:
         self.rng.bit_generator.state = state.values["rng"]
 
 
-def choose_device(name: str) -> torch.device:
-    """Return the device of a spec; ``auto``: a GPU where there is one."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
+def _atoms(spec: DistributionSpec) -> tuple[int, tuple[float, float] | None]:
+    """How many numbers say a return, and the ends of their support."""
+    if spec.kind == "categorical":
+        return spec.atoms, (spec.v_min, spec.v_max)
+    return (1 if spec.kind == "none" else spec.atoms), None
+
+
+def _error_function(kind: str, support: Tensor | None) -> ErrorFunction:
+    if support is not None:
+        return categorical_errors(support)
+    return mean_errors if kind == "none" else quantile_errors
+
+
+def _values(network: QNetwork, observations: Mapping[str, Tensor]) -> Tensor:
+    """What a network says of each action's return: [N, actions, atoms]."""
+    features, _ = network.torso(observations)
+    return network.values(features)
+
+
+def _of(values: Tensor, actions: Tensor) -> Tensor:
+    """Those of one action a row: [N, atoms] of [N, actions, atoms]."""
+    return values[torch.arange(len(actions), device=values.device), actions]

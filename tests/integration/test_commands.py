@@ -132,7 +132,8 @@ def test_a_refused_spec_exits_with_2_and_publishes_nothing(tmp_path):
     "command",
     [[], ["run"], ["validate"], ["up"], ["down"], ["doctor"], ["topics"], ["peek"],
      ["logs"], ["events"], ["launch"], ["ps"], ["get"], ["diff"], ["pause"],
-     ["resume"], ["scale"], ["stop"], ["delete"], ["bench", "pipeline"]],
+     ["resume"], ["scale"], ["stop"], ["delete"], ["bench", "pipeline"],
+     ["policies"], ["play"], ["export-policy"]],
 )  # fmt: skip
 def test_every_command_has_help_with_an_example(command):
     done = rollstream(*command, "--help", COLUMNS="200")

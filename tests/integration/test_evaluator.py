@@ -100,6 +100,25 @@ def test_a_version_that_reaches_the_goal_is_confirmed_and_kept(trial, descriptio
     assert best(trial).version == 2
 
 
+def test_of_every_second_version_the_newest_is_evaluated(trial, description):
+    """Versions in between, and what is overtaken before it is begun, are skipped."""
+    trial.spec["evaluator"] = {"everyVersions": 2, "episodes": 4, "envs": 4}
+    trial.publish("running")
+    graph = graph_record(linear_q(4, 2), description, experiment=trial.name)
+    trial.send_policy(graph)
+    for number in range(1, 6):
+        trial.send_policy(version_record(graph, number, weights(-1)))
+    child = trial.start("evaluator")
+    until(lambda: evaluations(trial))
+    for number in range(6, 8):
+        trial.send_policy(version_record(graph, number, weights(-1)))
+    until(lambda: len(evaluations(trial)) == 2)
+    assert stop(child) == EXIT_OK
+    assert [e.policy.version for e in evaluations(trial)] == [4, 6]
+    assert [e.train_step for e in evaluations(trial)] == [40, 60]
+    assert best(trial).version in (4, 6)
+
+
 def test_two_rounds_play_different_episodes(trial, description):
     """With a goal that random play reaches, both rounds are short and differ."""
     trial.spec["stop"] = {"meanReturn": 1}

@@ -5,7 +5,7 @@ from schemas.experiment import from_values
 from schemas.records import NO_POLICY, Credit, PolicyRef, WorkerCredit
 
 
-def make_spec(n=16, t=32, mode="credit", window=0):
+def make_spec(n=16, t=32, mode="credit", window=0, **learner):
     values = {
         "apiVersion": "rollstream/v1",
         "kind": "Experiment",
@@ -15,6 +15,7 @@ def make_spec(n=16, t=32, mode="credit", window=0):
             "workers": {"unrollLength": t},
             "processor": {"nStep": n},
             "flow": {"mode": mode, "window": window},
+            "learner": learner,
         },
     }
     return from_values(values).spec
@@ -115,10 +116,38 @@ def test_the_needed_policy_does_not_go_back():
     assert gate.min_policy == PolicyRef(1, 3)
 
 
-def test_free_flow_never_waits():
+def test_free_flow_never_waits_for_credit():
     gate = make_gate(make_spec(mode="free"))
     gate.take(credit(10, policy=PolicyRef(1, 3)))
-    assert gate.may_step(10**9, 32, NO_POLICY)
+    assert gate.may_step(10**9, 32, PolicyRef(1, 3))
+    assert not gate.may_step(0, 32, PolicyRef(1, 2)), "but for what must act"
+
+
+@pytest.mark.parametrize("mode", ["credit", "free"])
+@pytest.mark.parametrize("algorithm", ["ppo", "impala"])
+def test_on_policy_nothing_is_done_at_random(mode, algorithm):
+    gate = make_gate(make_spec(1, mode=mode, algorithm=algorithm))
+    assert not gate.may_step(0, 32, NO_POLICY)
+    assert gate.may_step(0, 32, PolicyRef(0, 0)), "whichever is the first"
+    gate.take(credit(320, epoch=4))
+    assert not gate.may_step(0, 32, NO_POLICY), "a learner that asks for none"
+    assert not gate.renew(make_spec(1, mode=mode, algorithm=algorithm), 6).may_step(
+        0, 32, NO_POLICY
+    )
+    assert gate.may_step(0, 32, PolicyRef(2, 7)), "of the learner before"
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "sac"])
+def test_off_policy_the_first_steps_are_random(algorithm):
+    gate = make_gate(make_spec(algorithm=algorithm))
+    assert gate.may_step(0, 32, NO_POLICY)
+
+
+def test_a_new_learner_may_need_less_than_the_one_before():
+    gate = make_gate(make_spec(1, algorithm="ppo"))
+    gate.take(credit(320, epoch=4, policy=PolicyRef(4, 9)))
+    gate.take(credit(320, epoch=5, policy=PolicyRef(4, 2)))
+    assert gate.min_policy == PolicyRef(4, 2)
 
 
 def test_repeated_records_are_no_new_grants():

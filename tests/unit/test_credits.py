@@ -3,8 +3,10 @@
 import pytest
 
 from learner.credits import MAX_WINDOW, SILENCE_S, CreditWindows
-from schemas.flow import floor_window
+from producers.credit import CreditGate
+from schemas.flow import floor_window, is_counted, least_window
 from schemas.records import WorkerCredit
+from tests.unit.learner_specs import spec
 
 T = 32
 
@@ -25,6 +27,61 @@ def windows(fixed=0, n_step=16):
 )
 def test_floor_lets_the_last_row_of_a_batch_complete(n_step, unroll_length, expected):
     assert floor_window(n_step, unroll_length) == expected
+
+
+@pytest.mark.parametrize(
+    ("learner", "least", "counted"),
+    [
+        ({"algorithm": "ppo", "maxPolicyLag": 0}, 1, True),
+        ({"algorithm": "ppo"}, 2, True),  # one version behind
+        ({"algorithm": "ppo", "maxPolicyLag": 2}, 2, False),
+        ({"algorithm": "impala"}, 2, False),  # 20
+        ({"maxPolicyLag": 0}, 2, False),  # off-policy: each row comes again
+    ],
+)
+def test_on_policy_a_worker_is_ahead_by_one_unroll_for_each_version(
+    learner, least, counted
+):
+    n_step = 1 if "algorithm" in learner else 3
+    found = spec({"nStep": n_step}, **learner)
+    assert least_window(found.learner) == least
+    assert is_counted(found.learner) is counted
+    assert floor_window(1, 32, least=least) == least
+    assert floor_window(1, 32, 5, least=least) == 5
+    gate = CreditGate.open(found, "w0", "run", 1)
+    assert gate.allowed_step == least * found.workers.unroll_length
+
+
+def test_counted_room_goes_to_who_has_waited_longest_and_not_beyond():
+    credit = CreditWindows(
+        fixed_window=0, n_step=1, unroll_length=T, least=1, counted=True
+    )
+    for worker in ("w0", "w1", "w2"):
+        credit.started(worker, 5)
+    credit.grant(0.0, room=2.0)  # all have one anyway: one more than there is room for
+    assert [credit.allowed_step(f"w{n}") for n in range(3)] == [T, T, T]
+    for number, worker in enumerate(["w2", "w0", "w1"]):
+        credit.arrived(worker, 5, T, T, 0.1 + number / 100)
+    credit.grant(0.2, room=0.0)
+    assert [credit.allowed_step(f"w{n}") for n in range(3)] == [T, T, T]
+    credit.grant(0.3, room=1.1)  # a part of an unroll takes a whole one
+    assert [credit.allowed_step(f"w{n}") for n in range(3)] == [2 * T, 2 * T, T]
+    credit.grant(0.4, room=2.0)  # which are under way
+    assert [credit.allowed_step(f"w{n}") for n in range(3)] == [2 * T, 2 * T, T]
+    credit.arrived("w0", 5, 2 * T, T, 0.5)
+    credit.grant(0.6, room=2.0)  # w1 has one yet; w2 has waited for longer than w0
+    assert [credit.allowed_step(f"w{n}") for n in range(3)] == [2 * T, 2 * T, 2 * T]
+
+
+def test_counted_room_is_not_held_by_the_rest_of_an_unroll_that_was_cut():
+    credit = CreditWindows(
+        fixed_window=0, n_step=1, unroll_length=T, least=1, counted=True
+    )
+    credit.started("w0", 5)
+    credit.grant(0.0, room=1.0)
+    credit.arrived("w0", 5, T - 12, T - 12, 0.1)
+    credit.grant(0.2, room=12 / T)  # it makes no unroll of the 12 steps it has left
+    assert credit.allowed_step("w0") == T - 12 + T
 
 
 def test_a_worker_starts_with_one_floor_window_even_when_the_buffer_is_ahead():

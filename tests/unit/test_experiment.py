@@ -191,6 +191,7 @@ def test_an_algorithm_that_nobody_has_is_refused():
         ("spec.processor.rewardScale", "1"),
         ("spec.topics.partitions", "4"),
         ("spec.learner.network.hidden", "[64]"),
+        ("spec.learner.distribution.vMax", "20"),
     ],
 )
 def test_a_run_does_not_go_on_with_what_would_mix_its_data(path, value):

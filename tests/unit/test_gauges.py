@@ -69,3 +69,13 @@ def test_a_mean_of_nothing_is_the_one_before():
     for _ in range(2):
         values = found.take(0, 0)
         assert (values["loss"], values["policy_lag_mean"]) == (1.5, 5.0)
+
+
+def test_what_an_algorithm_says_of_updates_is_a_mean_over_a_report():
+    gauges = Gauges()
+    gauges.figures({"entropy": 0.5, "kl": 0.25})
+    gauges.figures({"entropy": 0.25})
+    assert {"entropy": 0.375, "kl": 0.25}.items() <= gauges.take(0, 0).items()
+    gauges.figures({"kl": 1.0})
+    # A mean of nothing is the one before.
+    assert {"entropy": 0.375, "kl": 1.0}.items() <= gauges.take(0, 0).items()

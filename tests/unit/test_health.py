@@ -106,6 +106,8 @@ STILL = {"env_steps": 5.0, "vector_steps": 5.0, "waited_credit_s": 1.0}
         ("it steps", "worker", lambda t: STILL | {"vector_steps": t}, 0, False),
         ("it mends", "worker", lambda t: STILL | {"env_restarts": t}, 0, False),
         ("it waits", "worker", lambda t: STILL | {"waited_credit_s": t}, 0, False),
+        ("it has no policy", "worker", lambda t: STILL | {"waited_policy_s": t}, 0,
+         False),
         ("it could step, and does not", "worker", lambda t: STILL, 0, True),
         ("nothing waits for it", "processor", lambda t: {"batches": 5.0}, 0, False),
         ("nobody knows", "processor", lambda t: {"batches": 5.0}, None, False),

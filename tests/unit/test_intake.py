@@ -17,6 +17,7 @@ from learner.intake import Intake
 from learner.lineage import TrainingData
 from learner.mixture import Mixture, divided_replay
 from learner.pace import Pace
+from learner.policy_clock import PolicyClock
 from learner.replay_buffer import ReplayBuffer
 from learner.source_runs import SourceRun
 from learner.sources import Source
@@ -114,6 +115,7 @@ def make_intake(spec, sources=None):
         data=TrainingData(),
         gauges=Gauges(),
         reporter=FakeReporter([]),
+        clock=PolicyClock.of(spec.learner),
     )
 
 

@@ -31,6 +31,7 @@ FENCES = {
     "minari": {"archive"},
     "onnxruntime": {"producers", "learner"},
     "kazoo": {"infra"},
+    "av": {"producers"},
 }
 CLIENTS = {"Producer", "Consumer", "AdminClient", "KazooClient"}
 FILES = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]

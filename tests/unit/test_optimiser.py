@@ -93,3 +93,76 @@ def test_the_norm_that_is_told_is_that_before_clipping(limit):
         module, learning_rate=RATE, epsilon=EPSILON, max_grad_norm=limit
     )
     assert optimiser.step(loss) == pytest.approx(expected, rel=1e-5)
+
+
+def falling(step):
+    return RATE * (1 - step / 20)
+
+
+def test_a_rate_that_falls_is_that_of_torchs_adam_to_the_bit():
+    module, theirs = network(), network()
+    optimiser, adam = ours_of(module), adam_of(theirs)
+    (leaf,) = adam.param_groups[0]["params"]
+    parameters = list(theirs.parameters())
+    pairs = zip(losses(module, seed=1), losses(theirs, seed=1), strict=True)
+    for step, (loss, other) in enumerate(pairs):
+        optimiser.learning_rate = adam.param_groups[0]["lr"] = falling(step)
+        optimiser.step(loss)
+        gradients = torch.autograd.grad(other, parameters)
+        leaf.grad = torch.cat([g.reshape(-1) for g in gradients])
+        adam.step()
+        nn.utils.vector_to_parameters(leaf.detach().clone(), parameters)
+    assert torch.equal(flat(module), flat(theirs))
+    assert not torch.equal(flat(module), flat(network()))
+
+
+def test_optimisers_of_parts_go_on_to_the_bit_after_a_resume():
+    """As SAC's: of one module's parts, each with its own moments and rate."""
+
+    def run(module, optimisers, seed, steps):
+        for loss in losses(module, seed, steps):
+            optimisers[0].step(loss)
+        for loss in losses(module, seed + 1, steps):
+            optimisers[1].step(loss)
+
+    def parts(module):
+        return [ours_of(module[0]), ours_of(module[2])]
+
+    whole = network()
+    before = parts(whole)
+    run(whole, before, 1, 7)
+    resumed = network()
+    after = parts(resumed)
+    resumed.load_state_dict({n: t.clone() for n, t in whole.state_dict().items()})
+    for ours, others in zip(after, before, strict=True):
+        ours.load_state_dict(others.state_dict())
+    run(whole, before, 5, 7)
+    run(resumed, after, 5, 7)
+    assert torch.equal(flat(resumed), flat(whole))
+    for ours, others in zip(after, before, strict=True):
+        for name, moment in ours.state_dict().items():
+            assert torch.equal(moment, others.state_dict()[name]), name
+    assert not torch.equal(flat(whole), flat(network()))
+
+
+def test_a_part_leaves_the_rest_as_it_is():
+    module = network()
+    optimiser = ours_of(module[2])
+    rest = module[0].weight.detach().clone()
+    (loss,) = losses(module, seed=1, count=1)
+    optimiser.step(loss)
+    assert torch.equal(module[0].weight, rest)
+    assert not torch.equal(module[2].weight, network()[2].weight)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_what_is_not_finite_changes_neither_parameters_nor_moments(number):
+    module = network()
+    optimiser = ours_of(module)
+    good, bad = losses(module, seed=1, count=2)
+    optimiser.step(good)
+    parameters, moments = flat(module), optimiser.state_dict()
+    assert not optimiser.step(bad * number) < float("inf")
+    assert torch.equal(flat(module), parameters)
+    for name, moment in optimiser.state_dict().items():
+        assert torch.equal(moment, moments[name]), name

@@ -81,6 +81,14 @@ def test_what_is_confirmed_or_nobody_evaluates_is_not_waited_for():
     assert judge(PAST | {"evaluator": {"replicas": 0}}, version=5)
 
 
+def test_of_every_fourth_version_the_last_has_to_be_evaluated():
+    spec = PAST | {"evaluator": {"everyVersions": 4}}
+    assert judge(spec, version=7, evaluated=4)
+    assert judge(spec, version=8, evaluated=4) is None
+    assert judge(spec, version=8, evaluated=8)
+    assert judge(spec, version=3, evaluated=0)
+
+
 def test_a_past_that_is_too_short_to_learn_from_is_told_apart():
     finish = judge(updates=0)
     assert finish and "too short" in finish.reason and "2,000" in finish.reason

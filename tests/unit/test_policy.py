@@ -8,9 +8,11 @@ import pytest
 from gymnasium import spaces
 from onnx import TensorProto
 
-from producers.acting import Memory, QActor, RandomActor
+from producers.acting import RandomActor
+from producers.memory import Memory
 from producers.policy import Policy, PolicyRefused, open_graph
 from producers.policy_feed import PolicyFeed
+from producers.q_actor import QActor
 from producers.spaces import describe
 from schemas.records import (
     NO_POLICY,
@@ -198,7 +200,9 @@ def test_a_flipped_bit_is_refused():
     [
         ({"onnx": b"not a graph"}, "sha256"),
         ({"head": "softmax"}, "head"),
-        ({"head": "categorical"}, "outputs"),
+        ({"head": "categorical"}, "exploration"),
+        ({"head": "categorical", "exploration": "sample"}, "outputs .*logits.*value"),
+        ({"exploration": "sample"}, "exploration: expected .*epsilon_ladder"),
         ({"observation": describe(spaces.Box(0, 1, (3,), np.float32))}, "obs/"),
         ({"observation": describe(spaces.Box(0, 1, (2,), np.float64))}, "obs/"),
         ({"action": describe(spaces.Discrete(3))}, "actions"),
@@ -402,7 +406,7 @@ def test_a_first_policy_knows_the_frames_that_were_seen_at_random():
     random.begin(2, np.random.default_rng(0))
     for t, value in enumerate((1, 2)):
         random.act(t, {"": np.array([[value], [10 * value]])})
-        random.forget(np.array([True, True]))
+        random.memory.forget(np.array([True, True]))
     memory = Memory((frame,), (), 2, 3)
     memory.take_over(random.memory)
     assert frames_of(memory, 3)[0].tolist() == [[1, 2, 3], [10, 20, 30]]
@@ -418,7 +422,9 @@ def test_peeking_leaves_the_frames_as_they_are():
 def test_states_are_zeroed_where_the_row_was_not_valid():
     memory = Memory((), (SpaceField("h", "box", "<f4", (2,)),), 2, 1)
     assert memory.remembers
-    memory.keep({"next_state/h": np.ones((2, 2), np.float32)})
+    memory.begin(1)
+    memory.next_places()["next_state/h"].update_inplace(np.ones((2, 2), np.float32))
+    memory.keep()
     memory.forget(np.array([False, True]))
     assert memory.states["h"].tolist() == [[0, 0], [1, 1]]
     assert memory.states["h"].dtype == np.float32

@@ -64,6 +64,7 @@ NO_RESTART = ("state", "workers.replicas", "workers.mostReplicas")
         ("spec.workers.unrollLength=8", ("worker", "learner")),
         ("spec.workers.envsPerWorker=8", ("worker", "learner")),
         ("spec.flow.window=9", ("worker", "learner")),
+        ("spec.learner.maxPolicyLag=9", ("worker", "learner")),
         ("spec.seed=2", ("worker", "learner", "evaluator")),
         ("spec.env.frameStack=2", ("worker", "learner", "evaluator")),
         ("spec.topics.partitions=4", ("worker", "processor", "learner")),
@@ -98,6 +99,10 @@ def test_what_is_read_is_there():
             at(values_of(BEFORE)["spec"], path)
 
 
+# What is no key of a spec, and the key that it is read from.
+MADE_OF = {"learner.traits": "learner.algorithm"}
+
+
 def chains(path: Path) -> set[str]:
     """Return what a file takes from a spec: ``learner.onExpired``."""
     found = set()
@@ -111,7 +116,7 @@ def chains(path: Path) -> set[str]:
         for place, name in enumerate(names[:-1]):
             if name in ("spec", "_spec") and names[place + 1] in Spec.model_fields:
                 found.add(".".join(map(to_camel, names[place + 1 : place + 3])))
-    return found
+    return {MADE_OF.get(path, path) for path in found}
 
 
 @pytest.mark.parametrize("package", WORKERS_OF)

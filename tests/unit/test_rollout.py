@@ -8,11 +8,12 @@ import pytest
 from gymnasium.spaces import Discrete
 
 from infra.settings import Settings
-from producers.acting import QActor, RandomActor
+from producers.acting import RandomActor
 from producers.environments import describe_environments, make_environments
 from producers.episodes import Rows
 from producers.evaluation import evaluate
 from producers.policy import Policy, open_graph
+from producers.q_actor import QActor
 from producers.rollout import Rollout, UnrollArrays
 from producers.seeding import StreamSeeds
 from producers.spaces import describe

@@ -43,7 +43,7 @@ def source(experiment, *, blanks=Blanks(), **changes):  # noqa: B008
         "log_was_cut": {0: False, 1: True},
         "oldest_offsets": {0: 4, 1: 0},
         "ledger": {"run_id": "r"},
-        "references": replace(buffer.references(), blanks=blanks),
+        "references": replace(buffer.references(), blanks=blanks, is_full=True),
         "ahead": 3.5,
     }
     return values | changes
@@ -67,13 +67,14 @@ def test_a_snapshot_of_several_sources_is_read_back(tmp_path):
         algorithm=algorithm.state_dict(),
         others=others,
         trained_on=ranges,
+        clock={"now": 2, "updates": 7, "ahead": {"3": 2}},
     )
     store = CheckpointStore(tmp_path)
     store.write(3, 4, to_files(snapshot))
     stored, errors = store.newest()
     found = from_files(stored)
     assert errors == []
-    for name in ("epoch", "number", "next_version", "counters", "limiter"):
+    for name in ("epoch", "number", "next_version", "counters", "limiter", "clock"):
         assert getattr(found, name) == getattr(snapshot, name)
     assert found.trained_on == ranges
     for mine, theirs in zip(snapshot.sources, found.sources, strict=True):

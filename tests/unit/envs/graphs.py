@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import save
 
 from schemas.records import EnvDescription, PolicyGraph, PolicyVersion
@@ -47,6 +47,53 @@ def mlp_q(sizes: Sequence[int]) -> bytes:
             nodes.append(helper.make_node("Relu", [added], [out]))
         name = out
     return _model(nodes, inputs, [_value("q", ["batch", sizes[-1]])])
+
+
+def echo(num_inputs: int, outputs: Mapping[str, int | Sequence]) -> bytes:
+    """Each output is the observation's numbers at these places: tests choose them."""
+    nodes, constants = [], []
+    for name, at in outputs.items():
+        places = np.asarray(at, np.int64)
+        constants.append(numpy_helper.from_array(places, "at/" + name))
+        nodes.append(helper.make_node("Gather", ["obs/", "at/" + name], [name], axis=1))
+    shapes = {name: ["batch", *np.shape(at)] for name, at in outputs.items()}
+    return _model(
+        nodes,
+        [_value("obs/", ["batch", num_inputs])],
+        [_value(name, shape) for name, shape in shapes.items()],
+        constants,
+    )
+
+
+def recurrent(num_inputs: int, width: int, heads: Mapping[str, int]) -> bytes:
+    """c' = c/2 + x @ wc, h' = tanh(h @ wh + c'), and of each head h' @ w_<head>.
+
+    A head of size 0 gives one number without a dimension of its own.
+    """
+    half = numpy_helper.from_array(np.array(0.5, np.float32), "half")
+    nodes = [
+        helper.make_node("MatMul", ["obs/", "param/wc"], ["xc"]),
+        helper.make_node("Mul", ["state/c", "half"], ["kept"]),
+        helper.make_node("Add", ["kept", "xc"], ["next_state/c"]),
+        helper.make_node("MatMul", ["state/h", "param/wh"], ["hh"]),
+        helper.make_node("Add", ["hh", "next_state/c"], ["sum"]),
+        helper.make_node("Tanh", ["sum"], ["next_state/h"]),
+    ]
+    inputs = [
+        _value("obs/", ["batch", num_inputs]),
+        *(_value(f"state/{name}", ["batch", width]) for name in "hc"),
+        _value("param/wc", [num_inputs, width]),
+        _value("param/wh", [width, width]),
+    ]
+    outputs = [_value(f"next_state/{name}", ["batch", width]) for name in "ch"]
+    for name, size in heads.items():
+        own = [size] if size else []
+        nodes.append(
+            helper.make_node("MatMul", ["next_state/h", f"param/w_{name}"], [name])
+        )
+        inputs.append(_value(f"param/w_{name}", [width, *own]))
+        outputs.append(_value(name, ["batch", *own]))
+    return _model(nodes, inputs, outputs, [half])
 
 
 def graph_record(
@@ -96,8 +143,8 @@ def _value(name: str, shape: Sequence[int | str]):
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
 
-def _model(nodes, inputs, outputs) -> bytes:
-    graph = helper.make_graph(nodes, "actor", inputs, outputs)
+def _model(nodes, inputs, outputs, constants=()) -> bytes:
+    graph = helper.make_graph(nodes, "actor", inputs, outputs, constants)
     opset = [helper.make_opsetid("", 18)]
     model = helper.make_model(graph, opset_imports=opset, ir_version=9)
     return model.SerializeToString()

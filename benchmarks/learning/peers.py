@@ -1,0 +1,94 @@
+"""Other libraries, each in a virtual environment of its own under the cache directory.
+
+Torch and what else is large is not installed twice: a ``.pth`` file shows them the
+packages of the environment that this runs in, behind their own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.errors import RollstreamError
+
+_SHOWN = "zz_behind_our_own.pth"
+_DONE = "installed"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A library, pinned, and the script that is run with it."""
+
+    name: str
+    requirements: tuple[str, ...]
+    script: Path
+
+
+HERE = Path(__file__).parent
+SB3_PEER = Peer(
+    "stable-baselines3", ("stable-baselines3==2.9.2",), HERE / "peer_sb3.py"
+)
+RLLIB_PEER = Peer("rllib", ("ray[rllib]==2.60.0",), HERE / "peer_rllib.py")
+PEERS = {peer.name: peer for peer in (SB3_PEER, RLLIB_PEER)}
+
+
+class PeerUnavailable(RollstreamError):
+    """A library that cannot be installed here."""
+
+
+def python_of(peer: Peer, cache_dir: Path, show: Callable[[str], None]) -> Path:
+    """Return the interpreter of a peer's environment, which is made at first use.
+
+    ``show`` is told so: it takes a minute or two.
+
+    Raises:
+        PeerUnavailable: it cannot be made, with pip's last words.
+    """
+    root = cache_dir / "peers" / peer.name
+    done, wanted = root / _DONE, " ".join(peer.requirements)
+    python = root / "bin" / "python"
+    if done.exists() and done.read_text() == wanted and python.exists():
+        return python
+    show(f"installing {wanted} in {root}")
+    shutil.rmtree(root, ignore_errors=True)
+    _run(peer, [sys.executable, "-m", "venv", str(root)])
+    packages = root / "lib" / f"python{sysconfig.get_python_version()}/site-packages"
+    (packages / _SHOWN).write_text(sysconfig.get_path("purelib") + "\n")
+    pip = [
+        str(python),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+    ]
+    _run(peer, [*pip, *peer.requirements])
+    done.write_text(wanted)
+    return python
+
+
+def environment() -> dict[str, str]:
+    """Return what a peer's process finds: one thread, as our own roles have."""
+    return {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+    }
+
+
+def _run(peer: Peer, command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise PeerUnavailable(
+            f"{peer.name}: expected `{' '.join(command[-2:])}` to succeed, found exit "
+            f"code {done.returncode}: {said[-1] if said else 'nothing said'}",
+            "check that the package index can be reached",
+        )
