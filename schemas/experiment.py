@@ -171,17 +171,18 @@ class Spec(Part):
     @model_validator(mode="after")
     def _fits_together(self) -> Spec:
         replay, learner = self.learner.replay, self.learner
-        if replay.min_size > replay.capacity:
-            raise ValueError(
-                "learner.replay.minSize: expected at most capacity "
-                f"{replay.capacity}, found {replay.min_size}"
-            )
         if learner.traits.is_on_policy and self.processor.n_step != 1:
             raise ValueError(
                 f"processor.nStep: expected 1 for {learner.algorithm}, which sums "
                 f"rewards itself, found {self.processor.n_step}"
             )
-        if learner.batch_size > replay.capacity:
+        has_buffer = not learner.traits.is_on_policy
+        if has_buffer and replay.min_size > replay.capacity:
+            raise ValueError(
+                "learner.replay.minSize: expected at most capacity "
+                f"{replay.capacity}, found {replay.min_size}"
+            )
+        if has_buffer and learner.batch_size > replay.capacity:
             raise ValueError(
                 "learner.batchSize: expected at most learner.replay.capacity "
                 f"{replay.capacity}, found {learner.batch_size}"

@@ -49,10 +49,22 @@ def image_of(field: SpaceField) -> Image | None:
     return None
 
 
+def encoder_of(image: Image, encoder: str) -> str:
+    """Return the encoder that the spec's stands for: ``auto`` is one that fits."""
+    if encoder != "auto":
+        return encoder
+    fits = min(image.height, image.width) >= LEAST_SIZE["nature"]
+    return "nature" if fits else "flat"
+
+
 def image_problem(field: SpaceField, encoder: str) -> str | None:
     """Return why an encoder of the spec cannot take a field; None: it can."""
-    image, least = image_of(field), LEAST_SIZE[encoder]
-    if image is None or min(image.height, image.width) >= least:
+    image = image_of(field)
+    if image is None:
+        return None
+    encoder = encoder_of(image, encoder)
+    least = LEAST_SIZE[encoder]
+    if min(image.height, image.width) >= least:
         return None
     return (
         f"expected images of at least {least} x {least} for {encoder}, found "

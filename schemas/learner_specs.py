@@ -30,10 +30,11 @@ class NetworkSpec(Part):
     ``lstm`` is above 0, a recurrent core.
     """
 
-    image_encoder: Literal["nature", "impala", "flat"] = Field(
-        "nature",
+    image_encoder: Literal["auto", "nature", "impala", "flat"] = Field(
+        "auto",
         description="For fields of uint8 [height, width, channels]: the CNN of DQN, "
-        "the residual network of IMPALA, or flat: no convolution.",
+        "the residual network of IMPALA, or flat: no convolution; auto: nature where "
+        "they are large enough.",
     )
     lstm: int = Field(
         0, ge=0, le=65_536, description="Units of a recurrent core; 0: there is none."

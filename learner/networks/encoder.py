@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from learner.networks.images import ImpalaResnet, NatureCnn
 from learner.networks.spaces import UnsupportedSpace
-from schemas.images import image_of, image_problem, scaled_inputs
+from schemas.images import encoder_of, image_of, image_problem, scaled_inputs
 from schemas.records import SpaceField
 from schemas.sizes import flat_size
 
@@ -81,7 +81,10 @@ class Flat(nn.Module):
 
 def _encoder(field: SpaceField, image_encoder: str) -> NatureCnn | ImpalaResnet | Flat:
     image = image_of(field)
-    if image is None or image_encoder not in _CONVOLUTIONS:
+    if image is None:
+        return Flat(field)
+    image_encoder = encoder_of(image, image_encoder)
+    if image_encoder not in _CONVOLUTIONS:
         return Flat(field)
     problem = image_problem(field, image_encoder)
     if problem:

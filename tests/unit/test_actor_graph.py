@@ -12,7 +12,6 @@ from learner.algorithms.base import Actor
 from schemas.records import SpaceField
 from tests.unit.learner_specs import DICT_OBSERVATION, box, discrete, environment, spec
 
-FLAT = {"imageEncoder": "flat"}
 PLAIN = {"hidden": [16, 16], "observationScale": [0.5, 1.0, 2.0, 4.0]}
 
 
@@ -25,9 +24,9 @@ def open_session(graph):
     [
         (environment(), PLAIN),
         (environment(), PLAIN | {"dueling": True, "activation": "tanh"}),
-        (environment(box((3, 8, 8), "|u1"), action=discrete(4, start=1)), FLAT),
+        (environment(box((3, 8, 8), "|u1"), action=discrete(4, start=1)), {}),
         (environment(discrete(16)), {"hidden": []}),
-        (environment(*DICT_OBSERVATION), FLAT | {"dueling": True}),
+        (environment(*DICT_OBSERVATION), {"dueling": True}),
     ],
     ids=["mlp", "dueling", "images", "discrete", "dict"],
 )

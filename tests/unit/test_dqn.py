@@ -13,7 +13,6 @@ from learner.sample import Sample
 from tests.unit.learner_specs import DICT_OBSERVATION, box, discrete, environment, spec
 
 TINY = {"hidden": [], "observationScale": []}
-FLAT_DUELING = {"dueling": True, "imageEncoder": "flat"}  # its images are 4 x 4
 
 
 def tiny(start=0, **learner):
@@ -195,7 +194,7 @@ def test_policy_tensors_are_copies_with_buffers():
 
 
 def test_dict_observations_of_all_kinds_are_learnt_from():
-    algorithm = build(environment(*DICT_OBSERVATION), spec(network=FLAT_DUELING))
+    algorithm = build(environment(*DICT_OBSERVATION), spec(network={"dueling": True}))
     sample = random_sample(np.random.default_rng(0), DICT_OBSERVATION)
     losses = [algorithm.update(sample).loss for _ in range(60)]
     assert losses[-1] < losses[0] / 2

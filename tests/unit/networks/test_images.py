@@ -136,6 +136,13 @@ def test_images_too_small_for_an_encoder_are_refused(encoder, shape, least, foun
     assert Encoder((field,), (), "flat").features == np.prod(shape)
 
 
+@pytest.mark.parametrize("shape", [(36, 40, 3), (35, 40, 3), (4, 128), (4, 84, 84)])
+def test_auto_convolves_what_is_large_enough(shape):
+    features = Encoder((box(shape, "|u1", "camera"),), (), "auto").features
+    size = min(n for n in shape if n not in (3, 4)) if len(shape) == 3 else min(shape)
+    assert features == (512 if size >= 36 else np.prod(shape))
+
+
 def test_the_smallest_images_are_taken():
     for encoder, size in (("nature", 36), ("impala", 8)):
         field = box((size, size), "|u1")
