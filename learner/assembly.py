@@ -36,6 +36,7 @@ from learner.publisher import Publisher
 from learner.rate_limiter import QueueLimiter, RateLimiter
 from learner.replay_buffer import ReplayBuffer
 from learner.roster import Roster
+from learner.saved_networks import as_saved
 from learner.saver import OtherLog, Saver
 from learner.snapshot import Snapshot, from_files
 from learner.source_runs import SourceRun
@@ -78,8 +79,7 @@ def assemble(
     store.remove_unfinished()
     snapshot = load_newest(store, reporter)
     # Step 2.
-    algorithm = build(env, spec)
-    _load_algorithm(algorithm, snapshot)
+    algorithm = _build_algorithm(env, spec, snapshot)
     next_version = snapshot.next_version if snapshot else 0
     publisher = Publisher(sender, context, epoch, next_version)
     # Step 3.
@@ -210,13 +210,17 @@ def make_windows(spec: Spec, ledger: Ledger) -> CreditWindows:
     return windows
 
 
-def _load_algorithm(algorithm: Algorithm, snapshot: Snapshot | None) -> None:
+def _build_algorithm(
+    env: EnvDescription, spec: Spec, snapshot: Snapshot | None
+) -> Algorithm:
     if snapshot is None:
-        return
+        return build(env, spec)
+    algorithm = build(env, as_saved(spec, snapshot.algorithm.tensors.values()))
     try:
         algorithm.load_state_dict(snapshot.algorithm)
     except ValueError as exc:
         raise CannotResume(
             f"the newest checkpoint does not fit the spec: {exc}",
-            "undo the change to learner.network, or start a new run with --fresh",
+            "its network was another: start a new run with --fresh",
         ) from exc
+    return algorithm

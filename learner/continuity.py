@@ -12,8 +12,10 @@ class Continuity:
 
     What a worker sends is in order but for what is late. So what is missing behind a
     chunk is not waited for once something later of its worker was heard of: another
-    batch, blank or not, a newer incarnation, or the stream's end. After a restart only
-    that is known of which the buffer still has something.
+    batch, blank or not, a newer incarnation (also from its Member), the stream's end,
+    or that it was removed. A StreamEnd is in the last batch that a processor held: with
+    one-step returns it holds none, so that a past's last sequences may wait for good.
+    After a restart only that is known of which the buffer still has something.
     """
 
     def __init__(self, chunks: Chunks, store: SequenceStore, length: int) -> None:

@@ -22,6 +22,7 @@ class Counters:
         expired_records: records that the log deleted unread.
         corrupt_records: batches of the log damaged on the broker's disk; none is used.
         nonfinite_losses: updates that were not made.
+        given_up_rows: rows sampled for those that do not come again.
         batches: batches inserted.
         blank_batches: batches without a valid row, which are not.
     """
@@ -36,6 +37,7 @@ class Counters:
     expired_records: int = 0
     corrupt_records: int = 0
     nonfinite_losses: int = 0
+    given_up_rows: int = 0
     batches: int = 0
     blank_batches: int = 0
 

@@ -86,6 +86,12 @@ class Experience(Pool, Protocol):
     def pass_over(self, batch: TransitionBatch) -> None:
         """Note a batch without a valid row: it gets no room."""
 
+    def over_before(self, worker: str, incarnation: int) -> None:
+        """Note that no stream of a worker before an incarnation goes on.
+
+        Batches of it may still be under way.
+        """
+
     def references(self) -> References:
         """Return the content by reference; a copy, quick whatever the size."""
 

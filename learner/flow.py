@@ -35,8 +35,11 @@ class Flow:
         self._limiter = limiter
         self._ledger = ledger
 
-    def follow_members(self) -> None:
+    def follow_members(self) -> dict[str, int]:
         """Take in who has started or was removed.
+
+        Returns:
+            By worker, the incarnation before which its streams go on no more.
 
         Raises:
             NewerLearner: a learner of a later epoch was seen.
@@ -45,12 +48,14 @@ class Flow:
         for worker, incarnation in self._roster.incarnations.items():
             next_step = self._ledger.next_step(worker, incarnation)
             self._windows.started(worker, incarnation, next_step)
-        for worker in self._roster.take_removed():
+        removed = self._roster.take_removed()
+        for worker in removed:
             self._windows.stopped(worker)
         spec = self._context.spec
         live = max(spec.workers.replicas, len(self._windows.workers()))
         if not spec.learner.deterministic:  # when they are seen depends on time
             self._limiter.widen(spec, live)
+        return self._roster.incarnations | removed
 
     def least_policy(self, version: int, published: int) -> PolicyRef:
         """Return the oldest policy that workers may still act with.

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from learner.chunks import ChunkRef
+from learner.frame_ages import age_alone, ages_from
 from schemas.tensors import Array
 
 
@@ -43,6 +44,12 @@ class _Tail:
     frames: Mapping[str, Array]
     ages: Array
     pasts: tuple[Past, ...]
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Its worker's incarnation, and how far that had come."""
+        last = self.pasts[-1].ref
+        return last.incarnation, last.end_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +97,23 @@ class FrameStacks:
     stack: int
     blanks: dict[str, tuple[int, int]] = field(default_factory=dict)
     _tails: dict[str, _Tail] = field(default_factory=dict)
+    _over: dict[str, int] = field(default_factory=dict)
+
+    def over_before(self, worker: str, incarnation: int) -> None:
+        """Note that no stream of a worker before an incarnation goes on.
+
+        What of it is still under way finds its frames; but the log need not keep them.
+        """
+        self._over[worker] = max(incarnation, self._over.get(worker, 0))
 
     def note_blank(self, worker: str, incarnation: int, end_step: int) -> None:
         """Note an unroll without a valid row: an episode begins behind it."""
-        if self.stack > 1:
-            self.blanks[worker] = incarnation, end_step
-            self._tails.pop(worker, None)
+        if self.stack == 1:
+            return
+        self.blanks[worker] = incarnation, end_step
+        tail = self._tails.get(worker)
+        if tail is not None and tail.place < (incarnation, end_step):
+            del self._tails[worker]
 
     def is_after_blank(self, ref: ChunkRef) -> bool:
         """Whether the unroll before had no valid row; it is forgotten with that."""
@@ -122,8 +140,9 @@ class FrameStacks:
             frames = {
                 name: _with_history(v, self.stack) for name, v in observations.items()
             }
-            begins = past.ref.first_step == 0 or past.is_after_blank
-            first = np.full(valid.shape[1], 0 if begins else 1 - self.stack, np.int16)
+            first: Array | int = age_alone(
+                past.ref, is_after_blank=past.is_after_blank, full=self.stack - 1
+            )
         else:
             frames = {
                 n: np.concatenate([before.frames[n], v])
@@ -132,7 +151,7 @@ class FrameStacks:
             first = before.ages
         made = Frames(
             frames,
-            _ages(first, valid, self.stack - 1),
+            ages_from(first, valid, self.stack - 1),
             before.pasts if before else (),
         )
         self._keep(past, made, ends=ends)
@@ -140,8 +159,9 @@ class FrameStacks:
 
     def pasts(self) -> Iterator[Past]:
         """Yield the unrolls that the next ones need."""
-        for tail in self._tails.values():
-            yield from tail.pasts
+        for worker, tail in self._tails.items():
+            if tail.place[0] >= self._over.get(worker, 0):
+                yield from tail.pasts
 
     def _before(self, past: Past) -> _Tail | None:
         """Return what is there of the unroll that one continues."""
@@ -157,16 +177,20 @@ class FrameStacks:
         return tail if follows else None
 
     def _keep(self, past: Past, made: Frames, *, ends: bool) -> None:
+        """Keep what the next unroll needs, unless one after that is there already."""
+        ref = past.ref
         if ends:
-            self._tails.pop(past.ref.worker, None)
+            self.over_before(ref.worker, ref.incarnation + 1)
+        tail = self._tails.get(ref.worker)
+        if tail is not None and tail.place > (ref.incarnation, ref.end_step):
             return
         pasts = (*made.pasts, past)
         # Fewer than k - 1 steps are in the last ones: those before are needed too.
         while sum(p.ref.num_steps for p in pasts[1:]) >= self.stack - 1:
             pasts = pasts[1:]
         count = self.stack - 1
-        tail = {name: values[-1 - count : -1] for name, values in made.frames.items()}
-        self._tails[past.ref.worker] = _Tail(tail, made.ages[-1], pasts)
+        kept = {name: values[-1 - count : -1] for name, values in made.frames.items()}
+        self._tails[ref.worker] = _Tail(kept, made.ages[-1], pasts)
 
 
 def _leading(observations: Mapping[str, Array]) -> tuple[int, int]:
@@ -178,14 +202,3 @@ def _with_history(values: Array, stack: int) -> Array:
     """Put k - 1 frames of zeros before those [T+1, B, ...]: nobody looks at them."""
     nothing = np.zeros((stack - 1, *values.shape[1:]), values.dtype)
     return np.concatenate([nothing, values])
-
-
-def _ages(first: Array, valid: Array, full: int) -> Array:
-    """Return the frames before each observation [T+1, B]; ``full`` = k - 1."""
-    ages = np.empty((len(valid) + 1, valid.shape[1]), np.int16)
-    ages[0] = first
-    for step, is_valid in enumerate(valid):
-        older = ages[step] + 1
-        older[older == 0] = full  # as many frames seen as a stack takes
-        ages[step + 1] = np.where(is_valid, np.minimum(older, full), 0)
-    return ages

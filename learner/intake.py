@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.clock import now_ms
@@ -131,6 +131,22 @@ class Intake:
         if dropped:
             self.counters.stale_steps += dropped
             self.resize()
+
+    def streams_are_over(self, before: Mapping[str, int]) -> None:
+        """Note, by worker, the incarnation before which its streams go on no more.
+
+        A past has workers of the same names, but not these.
+        """
+        own = self.own
+        if own is not None and own.run.is_live:
+            for worker, incarnation in before.items():
+                own.buffer.over_before(worker, incarnation)
+
+    def give_up(self, sample: Sample | Sequences) -> int:
+        """Count what was drawn and not learnt from, and does not come again."""
+        given_up = sample.num_rows if self.comes_once else 0
+        self.counters.given_up_rows += given_up
+        return given_up
 
     def resize(self) -> None:
         """Tell the limiter how many rows there are to learn from."""

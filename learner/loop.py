@@ -137,7 +137,9 @@ class Learner:
         self._kept_house_at = now_s
         p = self._p
         p.sender.poll()
-        p.flow.follow_members()
+        over = p.flow.follow_members()
+        if not self._spec.deterministic:  # when they are seen depends on time
+            self._intake.streams_are_over(over)
         if (own := self._intake.own) and own.feed.expired_partitions:
             p.flow.forgive(own.feed.expired_partitions)
         self._take_graph(now_s)
@@ -234,7 +236,7 @@ class Learner:
         result = p.algorithm.update(sample)
         intake.sampled(sample)
         if not result.finite:
-            self._not_finite(result.loss)
+            self._not_finite(result.loss, intake.give_up(sample))
             return
         self._nonfinite_in_a_row = 0
         if result.td_errors is not None:
@@ -279,15 +281,16 @@ class Learner:
             self._publish(time.monotonic())
             self._has_graph = True
 
-    def _not_finite(self, loss: float) -> None:
+    def _not_finite(self, loss: float, given_up: int) -> None:
         self._intake.counters.nonfinite_losses += 1
         self._nonfinite_in_a_row += 1
         if self._nonfinite_in_a_row == 1:
+            rows = f"; its {given_up:,} rows do not come again" if given_up else ""
             self._p.reporter.event(
                 "nonfinite-loss",
                 "alert",
                 f"update {self._p.algorithm.updates}: the loss is {loss}; nothing was "
-                "changed, and the last good policy stays",
+                f"changed, and the last good policy stays{rows}",
             )
         if self._nonfinite_in_a_row >= MAX_NONFINITE:
             raise Diverged(

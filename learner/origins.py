@@ -52,6 +52,7 @@ class Origins:
         self._versions: Floats = np.empty(0, np.float64)
         self._at_s: Floats = np.empty(0, np.float64)
         self._worker_of: Indices = np.empty(0, np.int64)
+        self._by_version: dict[float, dict[Chunk, None]] = {}
         self._free: list[int] = []
         self._evicted: list[int] = []
         self._drawn: list[Array] = []
@@ -67,7 +68,9 @@ class Origins:
         if not self._free:
             self._grow()
         number = self._free.pop()
-        self._versions[number] = arrays.policy_version
+        self._versions[number] = version = arrays.policy_version
+        if np.isfinite(version):
+            self._by_version.setdefault(version, {})[chunk] = None
         self._at_s[number] = arrays.acted_at_s
         self._worker_of[number] = self._number_of(chunk.ref.worker)
         count = chunk.ref.num_rows
@@ -76,12 +79,21 @@ class Origins:
     def forget(self, chunk: Chunk) -> None:
         """Let go of a chunk that was evicted."""
         (number,) = self._numbers.get(chunk.position, 1).tolist()
+        version = float(self._versions[number])
+        if (same := self._by_version.get(version)) is not None:
+            same.pop(chunk, None)
+            if not same:
+                del self._by_version[version]
         (self._evicted if self._is_watched else self._free).append(number)
 
-    def version(self, chunk: Chunk) -> float:
-        """Return the version of the policy that acted in a chunk; NaN: none did."""
-        rows = self._numbers.rows
-        return float(self._versions[rows[chunk.position % len(rows)]])
+    def take_older(self, version: int) -> list[Chunk]:
+        """Return the chunks of policies before a version, each once, as they came.
+
+        Chunks in which no policy acted are not among them.
+        """
+        older = [each for each in self._by_version if each < version]
+        found = [chunk for each in older for chunk in self._by_version.pop(each)]
+        return sorted(found, key=lambda chunk: chunk.position)
 
     def draw(self, slots: Indices) -> None:
         """Note that rows were drawn."""

@@ -45,9 +45,6 @@ class PolicyHead(Protocol):
     def entropy(self, outputs: Outputs) -> Tensor:
         """Return the entropy in nats [...]."""
 
-    def kl(self, outputs: Outputs, others: Outputs) -> Tensor:
-        """Return KL(outputs ‖ others) in nats [...]."""
-
 
 @dataclass(frozen=True, slots=True)
 class CategoricalHead:
@@ -74,11 +71,6 @@ class CategoricalHead:
         """Return -Σ p log p [...]."""
         log_probs = _log_probs(outputs)
         return -(log_probs.exp() * log_probs).sum(-1)
-
-    def kl(self, outputs: Outputs, others: Outputs) -> Tensor:
-        """Return Σ p (log p - log q) [...]."""
-        log_probs = _log_probs(outputs)
-        return (log_probs.exp() * (log_probs - _log_probs(others))).sum(-1)
 
 
 def _log_probs(outputs: Outputs) -> Tensor:
@@ -114,13 +106,6 @@ class GaussianHead:
     def entropy(self, outputs: Outputs) -> Tensor:
         """Return the differential entropy [...]."""
         return self._sum(outputs["log_std"] + 0.5 * (1 + _LOG_2_PI))
-
-    def kl(self, outputs: Outputs, others: Outputs) -> Tensor:
-        """Return KL(outputs ‖ others) [...]."""
-        log_ratio = others["log_std"] - outputs["log_std"]
-        apart = (outputs["mean"] - others["mean"]) * (-others["log_std"]).exp()
-        spread = (-2 * log_ratio).exp()
-        return self._sum(log_ratio + 0.5 * (spread + apart.square() - 1))
 
     def _sum(self, values: Tensor) -> Tensor:
         """Add up the coordinates of the action."""

@@ -100,6 +100,9 @@ class ReplayBuffer:
             end_step = batch.first_step + batch.num_steps
             self._chunks.note_blank(batch.worker, batch.incarnation, end_step)
 
+    def over_before(self, worker: str, incarnation: int) -> None:
+        """Do nothing: rows that wait for what will not come are never drawn."""
+
     def sample(self, batch_size: int, beta: float, rng: np.random.Generator) -> Sample:
         """Draw rows by priority, one from each of ``batch_size`` equal parts.
 
@@ -150,9 +153,8 @@ class ReplayBuffer:
             How many of them could be learnt from.
         """
         before = self.learnable_rows
-        for chunk in self._chunks:
-            if chunk.filled and self.origins.version(chunk) < version:
-                self._leave_out(chunk)
+        for chunk in self.origins.take_older(version):
+            self._leave_out(chunk)
         return before - self.learnable_rows
 
     def references(self) -> References:

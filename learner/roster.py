@@ -44,7 +44,7 @@ class Roster:
         self._context = context
         self._reporter = reporter
         self._epoch = epoch
-        self._removed: list[str] = []
+        self._removed: dict[str, int] = {}
         self._members = context.topic(MEMBERS)
         self._consumer = make_consumer(
             context.settings,
@@ -88,10 +88,13 @@ class Roster:
                 )
         return self.born_at_ms
 
-    def take_removed(self) -> list[str]:
-        """Return the workers whose Member was deleted since the last call."""
-        removed, self._removed = self._removed, []
-        return [worker for worker in removed if worker not in self.incarnations]
+    def take_removed(self) -> dict[str, int]:
+        """Return the workers whose Member was deleted since the last call.
+
+        With each comes what all its incarnations are below.
+        """
+        removed, self._removed = self._removed, {}
+        return {w: at for w, at in removed.items() if w not in self.incarnations}
 
     def close(self) -> None:
         """Leave the broker."""
@@ -99,7 +102,7 @@ class Roster:
 
     def _take(self, message: Message) -> None:
         if message.tombstone:
-            self._forget(message.key)
+            self._forget(message.key, message.offset)
             return
         try:
             record = decode_any(message.value)
@@ -117,12 +120,12 @@ class Roster:
         elif isinstance(record, Member):
             self._take_member(record, message)
 
-    def _forget(self, key: str) -> None:
+    def _forget(self, key: str, offset: int) -> None:
         role, _, index = key.partition("/")
         if role == "worker" and index.isdigit():
             worker = worker_name(int(index))
             self.incarnations.pop(worker, None)
-            self._removed.append(worker)
+            self._removed[worker] = offset
 
     def _take_member(self, member: Member, message: Message) -> None:
         offset = message.offset

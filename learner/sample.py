@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from learner.bootstrap import has_target
 from learner.sum_tree import Floats, Indices
 from schemas.tensors import Array
 
@@ -78,6 +79,7 @@ class Sequences:
         states: recurrent state before row 0, by name, [N, ...].
         behaviour: what the policy that acted said, by name: ``value`` [L+1, N, ...],
             others, as ``log_prob`` and ``sample``, [L, N, ...].
+        burn_in: rows at the beginning that only warm up.
         counts: as in Sample.
     """
 
@@ -91,9 +93,11 @@ class Sequences:
     valid: Array
     states: Mapping[str, Array]
     behaviour: Mapping[str, Array]
+    burn_in: int = 0
     counts: tuple[int, ...] = ()
 
     @property
     def num_rows(self) -> int:
-        """The rows that are learnt from."""
-        return int(np.count_nonzero(self.valid))
+        """The rows that are learnt from: those with a target, warmed up."""
+        found = has_target(self.valid, self.discounts, self.bootstrap_steps)
+        return int(np.count_nonzero(found[self.burn_in :]))

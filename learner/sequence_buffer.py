@@ -30,9 +30,9 @@ class SequenceBuffer:
     An item is one environment of a batch, and the sequence that begins there; its index
     is the position of its first row. It can be drawn once its L rows are there, or what
     is missing will not come: something later of the worker is there (another batch, a
-    newer incarnation, the stream's end). Then it is as short as it is, and is only
-    drawn if that leaves a row to learn from. A batch that fills a hole makes the
-    sequences before it longer.
+    newer incarnation, the stream's end), or the worker is gone. Then it is as short as
+    it is, and is only drawn if that leaves a row to learn from. A batch that comes late
+    makes the sequences before it longer.
 
     New items have the largest priority that was ever found; what processors think of
     rows is in another scale where values are rescaled.
@@ -72,12 +72,13 @@ class SequenceBuffer:
             frame_stack: how many frames an observation of a sample has.
         """
         self._env = env
-        self._length, self._burn_in = sequence_length, burn_in
+        self._length = sequence_length
         self._store = SequenceStore(
             env,
             replay.capacity,
             unroll_length=unroll_length,
             sequence_length=sequence_length,
+            burn_in=burn_in,
             states=states,
             frame_stack=frame_stack,
         )
@@ -113,6 +114,13 @@ class SequenceBuffer:
         self._judge_from(
             self._continuity.hear(batch.worker, batch.incarnation, heard_step)
         )
+
+    def over_before(self, worker: str, incarnation: int) -> None:
+        """Note that no stream of a worker before an incarnation goes on.
+
+        What of it is still under way makes sequences longer, as what fills a hole.
+        """
+        self._judge_from(self._continuity.hear(worker, incarnation, -1))
 
     def sample(
         self, batch_size: int, beta: float, rng: np.random.Generator
@@ -152,9 +160,8 @@ class SequenceBuffer:
             How many of their rows could be learnt from.
         """
         before = self.learnable_rows
-        for chunk in self._chunks:
-            if chunk.filled and self.origins.version(chunk) < version:
-                self._leave_out(chunk)
+        for chunk in self.origins.take_older(version):
+            self._leave_out(chunk)
         return before - self.learnable_rows
 
     def references(self) -> References:
@@ -280,7 +287,7 @@ class SequenceBuffer:
         drawable: Array = np.zeros(len(slots), np.bool_)
         if steps:
             items = chunk.position + np.arange(len(slots))
-            found = self._store.have_targets(items, self._burn_in)
+            found = self._store.have_targets(items)
             drawable = found & self._begins(chunk)
         was_drawable = rows.drawable.rows[slots]
         self._priorities.leave_out(slots[was_drawable & ~drawable])

@@ -33,6 +33,7 @@ class SequenceStore:
         *,
         unroll_length: int,
         sequence_length: int,
+        burn_in: int,
         states: tuple[SpaceField, ...],
         frame_stack: int,
     ) -> None:
@@ -44,7 +45,7 @@ class SequenceStore:
         self.rows = SequenceRows(env.action, capacity)
         self.states = StoredStates(states)
         self.chains = Chains()
-        self._length = sequence_length
+        self._length, self._burn_in = sequence_length, burn_in
 
     def put(self, chunk: Chunk, arrays: BatchArrays, before: Chunk | None) -> None:
         """Write a chunk's rows; ``before`` is the chunk that it continues."""
@@ -104,10 +105,11 @@ class SequenceStore:
             valid=valid,
             states=self.states.gather(numbers, self.chains.envs(items, numbers)),
             behaviour={},
+            burn_in=self._burn_in,
         )
         return sequences, slots[valid]
 
-    def have_targets(self, items: Indices, burn_in: int) -> Array:
+    def have_targets(self, items: Indices) -> Array:
         """Return which sequences [N] have a row to learn from after the burn-in."""
         rows = self.rows
         _, slots, there = self._locate(items)
@@ -116,7 +118,7 @@ class SequenceStore:
             rows.discounts.rows[slots],
             rows.bootstrap_steps.rows[slots],
         )
-        found: Array = np.count_nonzero(learnt[burn_in:], 0) > 0
+        found: Array = np.count_nonzero(learnt[self._burn_in :], 0) > 0
         return found
 
     def _locate(self, items: Indices) -> tuple[Indices, Indices, Array]:

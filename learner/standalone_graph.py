@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -16,15 +17,15 @@ from safetensors.numpy import load
 from infra.durable import sync_directory, write_durably
 from infra.errors import RollstreamError
 from learner.random_inputs import random_values
+from schemas.external_data import names_external_data
 from schemas.records import PolicyGraph, PolicyVersion
 from schemas.tensors import Array
 
 TOLERANCE = 1e-6
 _CHECK_SIZES = (1, 7)
 _PARAM = "param/"
-# How protobuf begins a tensor that is kept in another file: a graph from a topic must
-# not make us read files.
-_EXTERNAL_DATA = b"\x0a\x08location"
+# A part that some other provider has compiled, maybe kept in a file.
+_CONTEXT = "EPContext"
 
 Inputs = dict[str, Array]
 
@@ -100,12 +101,35 @@ def write_checked(
 
 
 def _parse(graph: PolicyGraph) -> onnx.ModelProto:
-    if _EXTERNAL_DATA in graph.onnx:
-        raise ExportFailed("graph: expected all data inside it, found external data")
+    external = "graph: expected all data inside it, found external data"
+    if names_external_data(graph.onnx):
+        raise ExportFailed(external)
     try:
-        return onnx.load_model_from_string(graph.onnx)
+        model = onnx.load_model_from_string(graph.onnx)
     except Exception as exc:  # protobuf's error
         raise ExportFailed(f"graph: expected an ONNX model, found {exc}") from exc
+    for part in _parts(model):
+        if isinstance(part, onnx.TensorProto) and (
+            part.external_data or part.data_location == onnx.TensorProto.EXTERNAL
+        ):
+            raise ExportFailed(f"{external} of {part.name!r}")
+        if isinstance(part, onnx.NodeProto) and part.op_type == _CONTEXT:
+            raise ExportFailed(
+                f"graph: expected all of it inside it, found an {_CONTEXT}, which may "
+                "be of a file"
+            )
+    return model
+
+
+def _parts(message: Any) -> Iterator[Any]:
+    """Yield all messages in one: also of subgraphs, functions and attributes."""
+    found = [message]
+    while found:
+        part = found.pop()
+        yield part
+        for field, value in part.ListFields():
+            if field.message_type is not None:
+                found.extend([value] if hasattr(value, "ListFields") else value)
 
 
 def _tensors(version: PolicyVersion) -> Inputs:
@@ -171,4 +195,5 @@ def _session(data: bytes) -> ort.InferenceSession:
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
+    options.add_session_config_entry("session.load_model_format", "ONNX")
     return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])

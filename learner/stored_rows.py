@@ -6,6 +6,7 @@ import numpy as np
 
 from learner.batch_arrays import BatchArrays, stored_dtype
 from learner.chunks import Chunk
+from learner.frame_ages import age_alone, ages_from
 from learner.sum_tree import Indices
 from schemas.records import SpaceField
 from schemas.tensors import Array
@@ -129,20 +130,15 @@ class ObservationRows:
             ring.put(chunk.block, ring.get(last, count))
 
     def _put_ages(self, chunk: Chunk, valid: Array, before: Chunk | None) -> None:
-        num_steps, num_envs = valid.shape
-        full = self._stack - 1
-        ages = np.empty((num_steps + 1, num_envs), np.int16)
+        num_envs, full = chunk.ref.num_envs, self._stack - 1
+        first: Array | int = age_alone(
+            chunk.ref, is_after_blank=chunk.is_after_blank, full=full
+        )
         if before is not None:
             envs = np.arange(num_envs)
             steps = np.full(num_envs, before.ref.num_steps)
-            ages[0] = self._ages.rows[self.at(before, steps, envs)]
-        else:
-            begins = chunk.ref.first_step == 0 or chunk.is_after_blank
-            ages[0] = 0 if begins else -full
-        for step in range(num_steps):
-            older = ages[step] + 1
-            older[older == 0] = full  # as many frames seen as a stack takes
-            ages[step + 1] = np.where(valid[step], np.minimum(older, full), 0)
+            first = self._ages.rows[self.at(before, steps, envs)]
+        ages = ages_from(first, valid, full)
         start = chunk.block + full * num_envs
         self._ages.put(start, ages.reshape(-1))
         self._strides.put(start, np.full(ages.size, num_envs, np.int32))

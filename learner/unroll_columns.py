@@ -85,8 +85,10 @@ def unroll_rows(arrays: BatchArrays, columns: Columns, known: Array) -> UnrollRo
     """Return the rows of an unroll.
 
     A row is learnt from if it is valid, all its numbers are finite, its observation is
-    known and what it bootstraps from is within the unroll. A state that is not finite
-    spoils its environment's rows up to the next reset.
+    known and what it bootstraps from is within the unroll. With recurrent states one
+    that is not learnt from, or a state that is not finite, spoils its environment's
+    rows up to the next reset: whoever learns would go on from a state of zeros there,
+    with which nobody has acted.
 
     Args:
         arrays: which ``Columns.check`` has passed.
@@ -100,11 +102,12 @@ def unroll_rows(arrays: BatchArrays, columns: Columns, known: Array) -> UnrollRo
         usable &= _finite(numbers)
     for name in columns.behaviour.keys() - {"value"}:
         usable &= _finite(arrays.behaviour[name])
-    for name in columns.states:
-        usable &= _finite(arrays.states[name], lead=1) | _is_after_reset(arrays.valid)
     ahead = arrays.bootstrap_steps
     ends = np.arange(num_steps)[:, None] + ahead
     usable &= (ahead >= 1) & (ends <= num_steps)
+    if columns.states:
+        finite = [_finite(arrays.states[name], lead=1) for name in columns.states]
+        usable &= _states_known(np.all(finite, 0), arrays.valid, usable)
     ends = np.where(usable, ends, 0)
     bootstraps = value_known[ends, np.arange(num_envs)]
     return UnrollRows(
@@ -125,11 +128,17 @@ def usable_at_random(arrays: BatchArrays, known: Array) -> Array:
     return usable
 
 
-def _is_after_reset(valid: Array) -> Array:
-    """Return whether the recurrent state of a row [T, B] was zeroed since row 0."""
-    resets = np.zeros(valid.shape, np.bool_)
-    resets[1:] = np.logical_or.accumulate(~valid[:-1], axis=0)
-    return resets
+def _states_known(first: Array, valid: Array, usable: Array) -> Array:
+    """Return the rows [T, B] that a learner has the recurrent state of.
+
+    That of row 0 where ``first`` [B], that behind a reset, and that behind a row which
+    is usable and whose own is known.
+    """
+    known: Array = np.empty(valid.shape, np.bool_)
+    known[0] = first
+    for step in range(len(valid) - 1):
+        known[step + 1] = ~valid[step] | (known[step] & usable[step])
+    return known
 
 
 def _finite(values: Array, lead: int = 2) -> Array:

@@ -99,6 +99,10 @@ class UnrollQueue:
         end_step = batch.first_step + batch.num_steps
         self._stacks.note_blank(batch.worker, batch.incarnation, end_step)
 
+    def over_before(self, worker: str, incarnation: int) -> None:
+        """Note that no stream of a worker before an incarnation goes on."""
+        self._stacks.over_before(worker, incarnation)
+
     def sample(
         self, batch_size: int, beta: float, rng: np.random.Generator
     ) -> Sequences:

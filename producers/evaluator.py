@@ -23,6 +23,7 @@ from producers.evaluation import EvaluationResult, evaluate
 from producers.follow import Followed
 from producers.guarded_env import Environments
 from producers.policy import Policy
+from producers.policy_feed import PATIENCE_S
 from producers.role_environments import role_environments
 from producers.rollout import Rollout
 from producers.seeding import evaluation_seeds
@@ -39,7 +40,8 @@ class Evaluator:
 
     With ``evaluator.everyVersions`` n it is the newest whose number n divides. Skipped
     are the versions in between, and those that a newer one of these has overtaken while
-    an evaluation went on, or the rest after it: nobody waits for an evaluator.
+    an evaluation went on, or the rest after it: nobody waits for an evaluator. But the
+    last one is not skipped: when no newer has come for a while, it may be that.
     """
 
     def __init__(
@@ -55,10 +57,11 @@ class Evaluator:
         self._sender = Sender(producer)
         env = describe_environments(context.spec.env, environments, context.settings)
         self._actors = Actors(context, env, environments.num_envs, greedy=True)
-        self._actors.feed.every = context.spec.evaluator.every_versions
-        self._followed = Followed(
-            context, self._actors.feed, lambda credit: None, self._on_problem
-        )
+        feed = self._actors.feed
+        feed.every = context.spec.evaluator.every_versions
+        interval_s = context.spec.learner.policy_interval_ms / 1000
+        feed.patience_s = max(PATIENCE_S, 2 * interval_s)
+        self._followed = Followed(context, feed, lambda credit: None, self._on_problem)
         self._best = BestPolicy(context, self._sender, self._on_problem)
         self._heartbeat = Heartbeat()
         self._evaluated = NO_POLICY

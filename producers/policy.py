@@ -22,6 +22,7 @@ from producers.policy_checks import (
     dtype_of,
 )
 from producers.spaces import Fields
+from schemas.external_data import names_external_data
 from schemas.records import (
     EnvDescription,
     PolicyGraph,
@@ -38,9 +39,6 @@ Places = Mapping[str, "onnxruntime.OrtValue"]
 
 MAX_GRAPH_BYTES = 15 << 20
 MAX_POLICY_BYTES = 512 << 20
-# A tensor kept in a file: its first entry is always keyed "location" (protobuf: field
-# 1, 8 bytes). A graph from a topic must not make us read files.
-_EXTERNAL_DATA = b"\x0a\x08location"
 
 
 @dataclass(frozen=True)
@@ -202,7 +200,7 @@ def open_graph(
         PolicyRefused: it is damaged, or is not of this environment.
     """
     check_digest("graph", graph.onnx, graph.sha256, MAX_GRAPH_BYTES)
-    if _EXTERNAL_DATA in graph.onnx:
+    if names_external_data(graph.onnx):
         raise PolicyRefused("graph: expected all data inside it, found external data")
     check_environment(graph, env, frame_stack)
     check_head(graph)
@@ -228,6 +226,8 @@ def _make_session(onnx: bytes) -> onnxruntime.InferenceSession:
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
+    # Else it guesses, and what is looked for above is written otherwise in its own.
+    options.add_session_config_entry("session.load_model_format", "ONNX")
     try:
         return onnxruntime.InferenceSession(
             onnx, options, providers=["CPUExecutionProvider"]

@@ -6,6 +6,7 @@ the policy before it in place, with a reason to report.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -29,6 +30,9 @@ from schemas.records import (
 OpenGraph = Callable[[PolicyGraph], PolicySession]
 ChunkId = tuple[int, int, int, int]
 
+PATIENCE_S = 30.0
+"""Versions follow each other faster; that of a slow learner is worth being seen."""
+
 __all__ = ["PolicyFeed", "PolicyRefused", "open_graph"]
 
 
@@ -46,17 +50,30 @@ class PolicyFeed:
     Attributes:
         current: the newest that can act; None before the first.
         newest: (epoch, version) of the newest record seen, usable or not.
-        every: only versions whose number this divides are there for whoever asks.
+        every: only versions whose number this divides are there for whoever asks; but
+            when no other has come for ``patience_s``, the newest is, whatever its
+            number: maybe there will be none any more.
+        patience_s: how long that is.
     """
 
-    def __init__(self, run_id: str, open_graph: OpenGraph) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        open_graph: OpenGraph,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.every = 1
+        self.patience_s = PATIENCE_S
         self.current: Policy | None = None
         self.newest = NO_POLICY
         self._run_id = run_id
         self._open_graph = open_graph
         self._session: PolicySession | None = None
         self._waiting: PolicyVersion | None = None
+        # The newest, if it is newer than the newest that ``every`` divides.
+        self._between: PolicyVersion | None = None
+        self._clock = clock
+        self._came_at_s = 0.0
         self._chunks: dict[ChunkId, bytes] = {}
 
     @property
@@ -79,28 +96,31 @@ class PolicyFeed:
 
     def take_chunk(self, chunk: PolicyChunk) -> None:
         """Keep a part of a large version, until it is used or outdated."""
-        if chunk.run_id != self._run_id:
-            return
         ref = PolicyRef(chunk.epoch, chunk.version)
-        if ref > self.ref and ref.version % self.every == 0:
+        if chunk.run_id == self._run_id and self._needs(ref):
             self._chunks[(*_key(ref), chunk.slot, chunk.chunk)] = chunk.data
 
     def take_version(self, version: PolicyVersion) -> None:
         """Note a version; ``load`` makes it act."""
-        if version.run_id != self._run_id:
+        ref = _ref(version)
+        if version.run_id != self._run_id or ref <= self.newest:
             return
-        ref = PolicyRef(version.epoch, version.version)
-        if ref > self.newest and ref.version % self.every == 0:
-            self.newest, self._waiting = ref, version
+        self.newest, self._came_at_s = ref, self._clock()
+        if ref.version % self.every == 0:
+            self._waiting, self._between = version, None
+        else:
+            self._between = version
+        self._drop_chunks()
 
     def load(self) -> Refusal | None:
         """Make the newest version noted the current one; only the newest is opened."""
+        if self._between and self._clock() - self._came_at_s >= self.patience_s:
+            self._waiting, self._between = self._between, None
         version = self._waiting
         if version is None or self._session is None:
             return None
         if version.graph_sha256 != self._session.graph.sha256:
             return None  # its graph is on the way
-        ref = PolicyRef(version.epoch, version.version)
         try:
             tensors = self._assemble(version)
             if tensors is None:
@@ -109,15 +129,26 @@ class PolicyFeed:
             params = self._session.load(version, tensors)
         except PolicyRefused as exc:
             self._waiting = None
-            return Refusal(ref, str(exc))
+            return Refusal(_ref(version), str(exc))
         self.current = Policy(self._session, version, tensors, params)
-        self._chunks = {k: d for k, d in self._chunks.items() if k[:2] > _key(ref)}
+        self._drop_chunks()
         return None
+
+    def _needs(self, ref: PolicyRef) -> bool:
+        """Whether a version's chunks may still be used."""
+        noted = (each for each in (self._waiting, self._between) if each is not None)
+        return ref > self.newest or ref in map(_ref, noted)
+
+    def _drop_chunks(self) -> None:
+        chunks = self._chunks.items()
+        self._chunks = {k: d for k, d in chunks if self._needs(PolicyRef(*k[:2]))}
 
     def _assemble(self, version: PolicyVersion) -> bytes | None:
         """Return a version's bytes; None while chunks are missing."""
         if version.num_chunks == 0:
             return version.tensors
+        if version.num_chunks > len(self._chunks):
+            return None  # whatever number anybody may have written there
         key = (version.epoch, version.version, version.slot)
         found = [self._chunks.get((*key, i)) for i in range(version.num_chunks)]
         parts = [part for part in found if part is not None]
@@ -129,6 +160,10 @@ class PolicyFeed:
 def _same(graph: PolicyGraph, ours: PolicyGraph) -> bool:
     created_at_ms = ours.created_at_ms
     return replace(graph, epoch=ours.epoch, created_at_ms=created_at_ms) == ours
+
+
+def _ref(version: PolicyVersion) -> PolicyRef:
+    return PolicyRef(version.epoch, version.version)
 
 
 def _key(ref: PolicyRef) -> tuple[int, int]:

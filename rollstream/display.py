@@ -12,7 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from infra.monitoring.progress import Progress
+from infra.monitoring.progress import Progress, return_text
 from infra.printable import printable
 from rollstream.rates import Rate
 
@@ -213,7 +213,7 @@ def _published(progress: Progress) -> int | None:
 
 
 def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
+    return "-" if value is None else return_text(value)
 
 
 def _count(value: int | None) -> str:

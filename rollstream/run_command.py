@@ -12,7 +12,7 @@ from rich.markup import escape
 from infra.cluster.local import LocalCluster
 from infra.control.runs import Run
 from infra.errors import RollstreamError
-from infra.monitoring.progress import Finish
+from infra.monitoring.progress import Finish, return_text
 from infra.monitoring.summary import Summary
 from infra.printable import printable
 from infra.settings import Settings
@@ -136,9 +136,12 @@ def show_summary(console: Console, summary: Summary, directory: Path) -> None:
         "env steps": f"{summary.env_steps:,} ({summary.env_steps_per_s:,.0f}/s)",
         "updates": f"{summary.updates:,}",
         "policy version": summary.policy,
-        "mean return": "-" if evaluation is None else f"{evaluation:.1f} (greedy)",
+        "mean return": "-"
+        if evaluation is None
+        else f"{return_text(evaluation)} (greedy)",
         "lost": f"{summary.lost_steps:,} steps ({summary.recovered_steps:,} recovered)",
         "duplicates": f"{summary.duplicate_steps:,} steps, left out",
+        "stale": f"{summary.stale_steps:,} steps of too old policies, left out",
         "unrestorable": f"{summary.unrestorable_rows:,} rows",
         "dead letters": f"{summary.dead_letters:,}",
         "undelivered": f"{summary.undelivered_steps:,} steps",

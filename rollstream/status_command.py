@@ -11,6 +11,7 @@ from rich.text import Text
 
 from infra.monitoring.lag.model import LagReport
 from infra.monitoring.lag.plain import plain_group
+from infra.monitoring.progress import return_text
 from infra.monitoring.role_views import RoleView
 from infra.monitoring.status import ExperimentStatus, read_status
 from infra.printable import printable
@@ -105,11 +106,12 @@ def _rows(found: ExperimentStatus) -> dict[str, str]:
         "env steps": f"{summary.env_steps:,}",
         "updates": f"{summary.updates:,}",
         "policy version": summary.policy,
-        "mean return": "-" if mean is None else f"{mean:.1f} (greedy)",
+        "mean return": "-" if mean is None else f"{return_text(mean)} (greedy)",
         "lost": f"{summary.lost_steps:,} steps ({summary.recovered_steps:,} recovered)",
         "undelivered": f"{summary.undelivered_steps:,} steps",
         "expired": f"{summary.expired_records:,} records, deleted unread",
         "duplicates": f"{summary.duplicate_steps:,} steps, left out",
+        "stale": f"{summary.stale_steps:,} steps of too old policies, left out",
         "unrestorable": f"{summary.unrestorable_rows:,} rows",
         "dead letters": f"{found.letters:,} ({put_back})",
         "alerts": f"{len(found.alerts):,}",

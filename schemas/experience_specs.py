@@ -196,5 +196,6 @@ class EvaluatorSpec(RoleSpec):
         ge=1,
         le=1_000_000,
         description="Only versions whose number this divides are evaluated; of those "
-        "that came while it was busy, the newest.",
+        "that came while it was busy, the newest. When no other has come for 30 s: the "
+        "newest, whatever its number.",
     )

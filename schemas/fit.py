@@ -6,7 +6,7 @@ from schemas.actions import action_problem
 from schemas.algorithms import BUILT_IN
 from schemas.errors import SchemaError
 from schemas.experiment import Spec, SpecError
-from schemas.images import image_problem, scaled_inputs
+from schemas.images import image_problems, scaled_inputs
 from schemas.records import EnvDescription, SpaceField
 from schemas.sizes import field_bytes, longest_unroll, most_steps, stacked
 
@@ -95,12 +95,8 @@ def _seen(spec: Spec, env: EnvDescription) -> list[SpaceField]:
 
 def _images(spec: Spec, env: EnvDescription) -> list[str]:
     encoder = spec.learner.network.image_encoder
-    problems = [image_problem(field, encoder) for field in _seen(spec, env)]
-    return [
-        f"spec.learner.network.imageEncoder: {problem}"
-        for problem in problems
-        if problem
-    ]
+    problems = image_problems(_seen(spec, env), encoder)
+    return [f"spec.learner.network.imageEncoder: {problem}" for problem in problems]
 
 
 def _scale(spec: Spec, env: EnvDescription) -> list[str]:

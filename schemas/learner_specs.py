@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import json
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -14,10 +16,11 @@ from schemas.algorithm_specs import (
     R2d2Spec,
     SacSpec,
 )
-from schemas.algorithms import BUILT_IN, Traits, traits_of
+from schemas.algorithms import BUILT_IN, Traits, traits_of, unread_keys
 from schemas.past_specs import SourceSpec
 from schemas.role_specs import RoleSpec
 from schemas.spec_part import Part, list_to_tuple
+from schemas.spec_paths import at, differences, values_of
 
 BUILT_IN_ALGORITHMS = tuple(BUILT_IN)
 
@@ -39,19 +42,20 @@ class NetworkSpec(Part):
     lstm: int = Field(
         0, ge=0, le=65_536, description="Units of a recurrent core; 0: there is none."
     )
-    separate_value: bool = Field(
-        True,
-        description="Whether policy and value have networks of their own, where an "
-        "algorithm has both.",
+    separate_value: bool | None = Field(
+        None,
+        description="impala and ppo: whether policy and value have networks of their "
+        "own. None: unless there is an LSTM, which they share.",
     )
-
     hidden: Annotated[
         tuple[Annotated[int, Field(ge=1, le=65_536)], ...],
         BeforeValidator(list_to_tuple),
     ] = Field((128, 128), max_length=64, description="Units of each layer.")
     activation: Literal["relu", "tanh"] = Field("relu", description="Between layers.")
     dueling: bool = Field(
-        False, description="Whether value and advantages have heads of their own."
+        False,
+        description="dqn and r2d2: whether value and advantages have heads of their "
+        "own.",
     )
     observation_scale: Annotated[tuple[float, ...], BeforeValidator(list_to_tuple)] = (
         Field(
@@ -103,7 +107,9 @@ class LearnerSpec(RoleSpec):
         examples=["dqn"],
     )
     network: NetworkSpec = Field(NetworkSpec(), description="What is learnt.")
-    replay: ReplaySpec = Field(ReplaySpec(), description="What is learnt from.")
+    replay: ReplaySpec = Field(
+        ReplaySpec(), description="dqn, r2d2 and sac: what is learnt from."
+    )
     distribution: DistributionSpec = Field(
         DistributionSpec(), description="dqn: of returns."
     )
@@ -153,9 +159,11 @@ class LearnerSpec(RoleSpec):
     max_grad_norm: float = Field(
         10.0, gt=0, description="Gradients of a larger norm are scaled down to it."
     )
-    double: bool = Field(True, description="Double DQN.")
+    double: bool = Field(True, description="dqn and r2d2: double Q-learning.")
     target_update_period: int = Field(
-        50, ge=1, description="Updates between copies to the target network."
+        50,
+        ge=1,
+        description="dqn and r2d2: updates between copies to the target network.",
     )
     publish_every_updates: int | None = Field(
         None,
@@ -215,9 +223,16 @@ class LearnerSpec(RoleSpec):
         traits, name = self.traits, self.algorithm
         if traits.needs_lstm and not self.network.lstm:
             raise ValueError(f"network.lstm: expected units for {name}, found 0")
-        if self.network.lstm and not traits.may_have_lstm:
+        for path, usual, found in self._unread():
             raise ValueError(
-                f"network.lstm: expected 0 for {name}, found {self.network.lstm}"
+                f"{path}: expected {json.dumps(usual)} for {name}, which does not read "
+                f"it, found {json.dumps(found)}"
+            )
+        is_shared = name in BUILT_IN and self.network.lstm
+        if is_shared and self.network.separate_value:
+            raise ValueError(
+                "network.separateValue: expected false or none beside network.lstm, "
+                "which policy and value share, found true"
             )
         if traits.is_on_policy and self.samples_per_insert != 1:
             raise ValueError(
@@ -229,6 +244,15 @@ class LearnerSpec(RoleSpec):
                 f"sources: expected at most one for {name}, found {len(self.sources)}"
             )
         return self
+
+    def _unread(self) -> Iterator[tuple[str, Any, Any]]:
+        """Yield path, default and value of what was set for another algorithm.
+
+        A stored spec spells out every default, so that only what differs was set.
+        """
+        usual, own = values_of(LearnerSpec.model_construct()), values_of(self)
+        for path in unread_keys(self.algorithm):
+            yield from differences(path, at(usual, path), at(own, path))
 
     @model_validator(mode="after")
     def _sources_differ(self) -> LearnerSpec:

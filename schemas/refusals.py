@@ -19,7 +19,7 @@ _CLIENT_SETTINGS = re.compile(
     r"|sessiontimeout|maxpoll|fetch|compression|retries|idempotence|transactional"
     r"|replication|retention|mininsync"
 )
-_PATH_FIRST = re.compile(r"[A-Za-z.]+: expected ")
+_PATH_FIRST = re.compile(r"[A-Za-z0-9.]+: expected ")
 _EXPECTED: dict[str, Callable[[dict[str, Any]], str]] = {
     "int_type": lambda ctx: "a whole number",
     "int_from_float": lambda ctx: "a whole number",

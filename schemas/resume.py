@@ -5,7 +5,8 @@ from __future__ import annotations
 from schemas.experiment import Experiment, SpecError
 from schemas.spec_paths import at, differences, values_of
 
-# What experience and returns were made with: mixed, they would say nothing.
+# What experience and returns were made with, and what the network's numbers mean:
+# mixed, they would say nothing.
 FIXED_FOR_LIFE = (
     "spec.env",
     "spec.processor.nStep",
@@ -15,6 +16,7 @@ FIXED_FOR_LIFE = (
     "spec.learner.algorithm",
     "spec.learner.network",
     "spec.learner.distribution",
+    "spec.learner.r2d2.rescaleValues",
     "spec.past.experiment",
     "spec.past.archive",
     "spec.past.since",

@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import BaseModel
 
 
-def values_of(experiment: BaseModel) -> dict[str, Any]:
-    """Return the plain values of an experiment, every default spelt out."""
-    return experiment.model_dump(mode="json", by_alias=True)
+def values_of(part: BaseModel) -> dict[str, Any]:
+    """Return the plain values of a spec or a part of one, every default spelt out."""
+    return part.model_dump(mode="json", by_alias=True)
 
 
 def at(values: Any, path: str) -> Any:

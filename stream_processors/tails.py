@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from schemas.records import SourceRef, StreamEnd, TransitionBatch, Unroll
@@ -137,7 +137,8 @@ class Tails:
             SchemaError: the record cannot be used; nothing has changed.
         """
         if isinstance(record, StreamEnd):
-            return [*self._close_up_to(record.worker, record.incarnation), Done(offset)]
+            ended = self._close_up_to(record.worker, record.incarnation, ends=True)
+            return [*ended, Done(offset)]
         held = _Held(offset, record, open_rows(record))
         self._counts.unrolls += 1
         if alone:
@@ -195,16 +196,23 @@ class Tails:
                 return
             yield self._emit_first(segment, closed=False)
 
-    def _close(self, segment: _Segment) -> Iterator[Action]:
+    def _close(self, segment: _Segment, *, ends: bool = False) -> Iterator[Action]:
+        """Emit what is held; ``ends``: the last one says that it is the stream's."""
         segment.closed = True
         while segment.held:
+            if ends and len(segment.held) == 1:
+                last = segment.held[0]
+                told = replace(last.unroll, end_of_stream=True)
+                segment.held[0] = replace(last, unroll=told)
             yield self._emit_first(segment, closed=True)
 
-    def _close_up_to(self, worker: str, incarnation: int) -> list[Action]:
+    def _close_up_to(
+        self, worker: str, incarnation: int, *, ends: bool = False
+    ) -> list[Action]:
         actions: list[Action] = []
         for number, segment in sorted(self._streams.get(worker, {}).items()):
             if number <= incarnation:
-                actions += self._close(segment)
+                actions += self._close(segment, ends=ends)
         return actions
 
     def _forget_before(self, worker: str, incarnation: int) -> list[Action]:
@@ -253,7 +261,8 @@ class Tails:
         return Emit(first.offset, batch, first.rows.num_valid)
 
 
-# Every field of an Unroll passes through as it came.
+# Every field of an Unroll passes through as it came, but for ``end_of_stream`` of one
+# that a StreamEnd follows.
 _PASSED = tuple(each.name for each in fields(Unroll))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -83,7 +83,7 @@ def learn_missing(
     missing = [
         (number, turn)
         for number, turn in enumerate(every, 1)
-        if results.find(turn[0].name, turn[2].name, turn[1]) is None
+        if _found(results, turn) is None
     ]
     if not missing:
         return []
@@ -101,6 +101,11 @@ def learn_missing(
     return failed
 
 
+def _found(results: Results, turn: Turn) -> Outcome | None:
+    task, seed, side = turn
+    return results.find(task.name, side.name, seed, task.told_sha256(side))
+
+
 def _learn_one(
     settings: Settings, turn: Turn, logs: Path, results: Results, label: str,
     console: Console,
@@ -115,7 +120,7 @@ def _learn_one(
 
     note("begins")
     found = learn(settings, task, side, seed, logs, note)
-    results.keep(found)
+    results.keep(replace(found, told_sha256=task.told_sha256(side)))
     reached = "reached its target" if found.reached else "ended"
     final = "-" if found.final_return is None else f"{found.final_return:.1f}"
     note(

@@ -36,12 +36,14 @@ class Told:
 
     Attributes:
         began_ms: when it was launched, by this machine's clock.
+        ended_ms: when its process had ended, likewise.
         summary: its last words.
         progress: its metrics, folded.
         first_step_ms: when the first environment had been stepped; None: not known.
     """
 
     began_ms: int
+    ended_ms: int
     summary: dict[str, Any]
     progress: Progress
     first_step_ms: int | None
@@ -99,11 +101,13 @@ def _run(
     began_ms = time.time_ns() // 1_000_000
     environment = {**os.environ, **endpoints(settings)}
     output = run_child(command, environment, logs / f"{name}.log", show, _ENDED)
+    ended_ms = time.time_ns() // 1_000_000
     follower = MetricsFollower(settings, name, read_experiment(settings, name).run_id)
     try:
         follower.read_to_end()
         first = first_step_ms(follower.progress)
-        return Told(began_ms, json.loads(output), follower.progress, first)
+        summary = json.loads(output)
+        return Told(began_ms, ended_ms, summary, follower.progress, first)
     finally:
         follower.close()
 
@@ -169,7 +173,7 @@ def _wall_s(told: Told, *, reached: bool) -> float:
     evaluated = [point.at_ms for point, _ in told.progress.evaluations]
     if reached and evaluated:
         return (max(evaluated) - told.began_ms) / 1000
-    return float(told.summary["wall_s"])
+    return (told.ended_ms - told.began_ms) / 1000
 
 
 def curve_of(progress: Progress, began_ms: int) -> tuple[Point, ...]:

@@ -44,12 +44,14 @@ class Outcome:
         updates: gradient steps at the end; None: not told.
         wall_s: from the launch to the end, without evaluations that stop learning.
         start_s: of those, until the first environment was stepped; None: not known.
-        final_return: mean of the last 100 greedy episodes, of an evaluation of its own.
+        final_return: mean of 100 greedy episodes: ours those of the evaluation that
+            passed, or of the last one; others' of an evaluation at their end.
         steps_per_s: of the second half of the time, when all is under way.
         curve: evaluations on the way.
         versions: of what it was made with.
         settings: what it was told, as it was told.
         extra: whatever else was measured, by name.
+        told_sha256: of what the side was told: its experiment's file, and the side.
     """
 
     task: str
@@ -66,6 +68,7 @@ class Outcome:
     versions: dict[str, str]
     settings: dict[str, Any]
     extra: dict[str, float]
+    told_sha256: str = ""
 
     def to_json(self) -> str:
         """Return one JSON object, with the machine that it was found on."""
@@ -90,10 +93,13 @@ class Results:
         """Return where an outcome is kept."""
         return self.directory / task / f"{side}-{seed}.json"
 
-    def find(self, task: str, side: str, seed: int) -> Outcome | None:
-        """Return an outcome that is there already."""
+    def find(self, task: str, side: str, seed: int, told_sha256: str) -> Outcome | None:
+        """Return an outcome that is there already; none that was told otherwise."""
         path = self.path(task, side, seed)
-        return Outcome.from_json(path.read_text()) if path.exists() else None
+        if not path.exists():
+            return None
+        found = Outcome.from_json(path.read_text())
+        return found if found.told_sha256 == told_sha256 else None
 
     def keep(self, outcome: Outcome) -> None:
         """Write an outcome: it is there whole, or not at all."""

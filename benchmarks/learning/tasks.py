@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +63,11 @@ class Task:
     most_seeds: int | None = None
     modules: tuple[str, ...] = ()
 
+    def told_sha256(self, side: Side) -> str:
+        """Return a digest of what a side is told."""
+        told = self.file(side).read_bytes() + repr(side).encode()
+        return hashlib.sha256(told).hexdigest()
+
     def file(self, side: Side) -> Path:
         """Where the experiment of a side is."""
         return EXPERIMENTS / f"{side.experiment or self.name}.yaml"
@@ -115,6 +121,7 @@ _WITHOUT_MEMORY = Side(
     changes=(
         "spec.learner.algorithm=dqn",
         "spec.learner.network.lstm=0",
+        "spec.learner.r2d2={}",
         "spec.learner.batchSize=128",
     ),
     env_steps=200_000,

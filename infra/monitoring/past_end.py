@@ -34,8 +34,8 @@ class PastEnd:
         1. Its replayer has sent all that is wanted.
         2. Processors have acknowledged all of that.
         3. The learner has taken in all transitions, and may learn no more from them.
-        4. Its newest policy that an evaluator takes is evaluated; once more where it
-           reached the target.
+        4. Its newest policy that an evaluator takes is evaluated, or one after that;
+           once more where it reached the target.
         5. None of it has changed while the learner reported for SETTLED_MS.
         """
         spec = self._spec
@@ -60,15 +60,18 @@ class PastEnd:
     def _is_evaluated(self, progress: Progress) -> bool:
         last, target = newest(progress), self._spec.stop.mean_return
         every = self._spec.evaluator.every_versions
-        wanted = last.version - last.version % every
-        # It may be of an epoch before that of the newest.
-        found = [e for _, e in progress.evaluations if e.policy.version == wanted]
+        # That version 0, of which all begins, is evaluated says nothing of the past.
+        wanted = last.version - last.version % every or last.version
+        # A newer one does as well: it may be gone before an evaluator sees it. Of
+        # whichever epoch: numbers do not repeat.
+        found = [e for _, e in progress.evaluations if e.policy.version >= wanted]
         first = [e for e in found if not e.confirmation]
         if not first:
             return False
         if target is None or mean_of(first[-1].returns.array()) < target:
             return True
-        return any(e.confirmation for e in found)
+        policy = first[-1].policy
+        return any(e.confirmation and e.policy == policy for e in found)
 
 
 def newest(progress: Progress) -> PolicyRef:

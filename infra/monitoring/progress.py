@@ -175,7 +175,7 @@ def judge(stop: StopSpec, progress: Progress, wall_s: float) -> Finish | None:
         mean = mean_of(passed.returns.array())
         count = passed.returns.shape[0]
         return Finish(
-            f"mean return {mean:.1f} over {count} fresh episodes, confirmed "
+            f"mean return {return_text(mean)} over {count} fresh episodes, confirmed "
             f"(target {target:g})",
             True,
             passed,
@@ -198,3 +198,8 @@ def _confirmed(progress: Progress, target: float) -> Evaluation | None:
         if not evaluation.confirmation:
             passed.add(evaluation.policy)
     return None
+
+
+def return_text(mean: float) -> str:
+    """Return a mean return for people: more digits where they are small."""
+    return f"{mean:.1f}" if abs(mean) >= 10 else f"{mean:.3f}"

@@ -25,6 +25,7 @@ class Summary:
         lost_steps: steps the log does not hold; must be 0.
         recovered_steps: once lost, filled later.
         duplicate_steps: seen again and left out.
+        stale_steps: not learnt from, for too old a policy acted in them.
         unrestorable_rows: buffer rows a restored learner found gone from the log.
         dead_letters: records that could not be read, or were too large to send.
         undelivered_steps: steps that workers took and could not deliver.
@@ -56,6 +57,7 @@ class Summary:
     reason: str
     expired_records: int = 0
     evaluated_version: int | None = None
+    stale_steps: int = 0
 
     @property
     def policy(self) -> str:
@@ -119,10 +121,11 @@ def summarise(
         env_steps=progress.env_steps,
         updates=int(progress.learner("updates")),
         policy_version=version,
-        eval_return_mean=round(mean_of(shown.returns.array()), 2) if shown else None,
+        eval_return_mean=round(mean_of(shown.returns.array()), 3) if shown else None,
         lost_steps=int(progress.learner("lost_steps")),
         recovered_steps=int(progress.learner("recovered_steps")),
         duplicate_steps=int(progress.learner("duplicate_steps")),
+        stale_steps=int(progress.learner("stale_steps")),
         unrestorable_rows=int(progress.learner("unrestorable_rows")),
         dead_letters=progress.total("processor", "dead_letters")
         + progress.total("worker", "dead_letters")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 IN_CHECKPOINT = frozenset({
     "env_steps", "samples", "stale_steps", "duplicate_steps", "unrestorable_rows",
     "dead_letters", "foreign_batches", "expired_records", "corrupt_records",
-    "nonfinite_losses",
+    "nonfinite_losses", "given_up_rows",
     "batches", "blank_batches", "recovered_steps", "dropped_rows", "updates",
 })  # fmt: skip
 """Counters of a learner that its checkpoint has, which may be some minutes behind."""

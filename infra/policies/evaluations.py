@@ -85,6 +85,8 @@ class Evaluations:
     def _take_point(self, record: Any) -> None:
         if record is None or record.run_id != self._run_id:
             return
+        if record.role != "learner":
+            return  # of another role's figures nobody knows that they are counts
         values = record.values
         if "updates" not in values or "env_steps" not in values:
             return

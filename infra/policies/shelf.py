@@ -169,6 +169,8 @@ class Shelf:
         version: PolicyVersion = told.record
         if not version.num_chunks:
             return [told]
+        if version.num_chunks > len(self._chunks):
+            return []  # whatever number anybody may have written there
         chunks = [
             self._chunks.get((version.slot, i)) for i in range(version.num_chunks)
         ]

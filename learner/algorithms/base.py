@@ -18,7 +18,7 @@ class UpdateResult:
 
     Attributes:
         td_errors: [N] float32, unweighted, of each that was drawn: the new priorities
-            come from them; None: there are none.
+            are their magnitudes; None: there are none.
         loss: of the batch, weighted.
         grad_norm: before clipping; the largest of several steps.
         finite: False: the loss or a gradient was not finite and nothing was changed.

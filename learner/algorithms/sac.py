@@ -8,7 +8,7 @@
 R and Γ are the record's ``returns`` and ``discounts``, s' the observation that they
 bootstrap from, w the importance weights. All three are of the parameters before the
 update, so that an update that is not finite can be left out as a whole. Targets follow
-by tau; priorities come from the mean of both critics' errors.
+by tau; priorities come from the mean of both critics' errors, each without its sign.
 https://arxiv.org/abs/1812.05905
 """
 
@@ -161,7 +161,7 @@ class Sac:
         else:
             self._noise.set_state(noise_before)
         return UpdateResult(
-            td_errors.detach().mean(0).cpu().numpy(),
+            td_errors.detach().abs().mean(0).cpu().numpy(),
             float(losses["critics"].detach()),
             max(norms[:2]),
             finite,

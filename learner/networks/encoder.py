@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from learner.networks.images import ImpalaResnet, NatureCnn
 from learner.networks.spaces import UnsupportedSpace
-from schemas.images import encoder_of, image_of, image_problem, scaled_inputs
+from schemas.images import encoder_of, image_of, image_problems, scaled_inputs
 from schemas.records import SpaceField
 from schemas.sizes import flat_size
 
@@ -36,8 +36,15 @@ class Encoder(nn.Module):
         observation_scale: tuple[float, ...] = (),
         image_encoder: str = "flat",
     ) -> None:
-        """Raise UnsupportedSpace where an image or the scale is of no fitting size."""
+        """Make one.
+
+        Raises:
+            UnsupportedSpace: an image or the scale is of no fitting size, or there is
+                no image for an encoder that was asked for.
+        """
         super().__init__()
+        for problem in image_problems(fields, image_encoder):
+            raise UnsupportedSpace(f"learner.network.imageEncoder: {problem}")
         self._names = [field.name for field in fields]
         encoders = [_encoder(field, image_encoder) for field in fields]
         self.encoders = nn.ModuleList(encoders)
@@ -86,9 +93,6 @@ def _encoder(field: SpaceField, image_encoder: str) -> NatureCnn | ImpalaResnet 
     image_encoder = encoder_of(image, image_encoder)
     if image_encoder not in _CONVOLUTIONS:
         return Flat(field)
-    problem = image_problem(field, image_encoder)
-    if problem:
-        raise UnsupportedSpace(f"learner.network.imageEncoder: {problem}")
     return _CONVOLUTIONS[image_encoder](image)
 
 

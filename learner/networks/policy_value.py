@@ -18,9 +18,9 @@ _HIDDEN_GAIN, _POLICY_GAIN, _VALUE_GAIN = math.sqrt(2), 0.01, 1.0
 class PolicyValueNetwork(nn.Module):
     """``logits`` [N, A] or ``mean``, ``log_std`` [N, D...]; and ``value`` [N].
 
-    Without recurrence, policy and value have torsos of their own where the spec says
-    so. The deviation of a box's Gaussian depends on no observation. Weights begin
-    orthogonal, biases zero: https://arxiv.org/abs/2005.12729.
+    Without recurrence, policy and value have torsos of their own unless the spec says
+    otherwise. The deviation of a box's Gaussian depends on no observation. Weights
+    begin orthogonal, biases zero: https://arxiv.org/abs/2005.12729.
 
     Attributes:
         torso: the policy's.
@@ -35,7 +35,7 @@ class PolicyValueNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.torso = Torso(observation, spec)
-        apart = spec.separate_value and not spec.lstm
+        apart = not spec.lstm and spec.separate_value is not False
         self.value_torso = Torso(observation, spec) if apart else None
         self.states = self.torso.states
         self._shape = action.shape if action.kind == "box" else None

@@ -68,16 +68,6 @@ class QNetwork(nn.Module):
         features, after = self.torso(observations, states)
         return {"q": self.q(features)} | next_states(after)
 
-    def unroll(
-        self,
-        observations: Mapping[str, Tensor],
-        states: Mapping[str, Tensor],
-        valid: Tensor,
-    ) -> dict[str, Tensor]:
-        """Return the outputs of observations [L, N, ...], as `Torso.unroll` does."""
-        features, after = self.torso.unroll(observations, states, valid)
-        return {"q": self.q(features)} | next_states(after)
-
     def values(self, features: Tensor) -> Tensor:
         """Return [.., A, atoms] of features [.., F]: logits, or quantiles."""
         values: Tensor = self.head(features).unflatten(-1, (-1, self.atoms))

@@ -2,6 +2,7 @@
 
 import re
 import signal
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from infra.control.members import register
 from infra.control.role import EXIT_ERROR, EXIT_OK, StopRequest
 from infra.kafka.reading import latest_by_key
 from infra.settings import Settings
+from producers import evaluator as evaluator_module
 from producers.best_policy import BestPolicy, Score
 from producers.environments import describe_environments, make_environments
 from producers.watchdog import Watchdog
@@ -117,6 +119,33 @@ def test_of_every_second_version_the_newest_is_evaluated(trial, description):
     assert [e.policy.version for e in evaluations(trial)] == [4, 6]
     assert [e.train_step for e in evaluations(trial)] == [40, 60]
     assert best(trial).version in (4, 6)
+
+
+def test_the_last_version_is_evaluated_whatever_its_number(
+    trial, description, monkeypatch
+):
+    """Of every tenth the newest is gone; no newer comes: nobody waits for ever."""
+    monkeypatch.setattr(evaluator_module, "PATIENCE_S", 1.0)
+    trial.spec["evaluator"] = {"everyVersions": 10, "episodes": 2, "envs": 2}
+    trial.publish("running")
+    graph = graph_record(linear_q(4, 2), description, experiment=trial.name)
+    trial.send_policy(graph)
+    trial.send_policy(version_record(graph, 137, weights(-1)))
+    stop = StopRequest()
+
+    def watch():
+        try:
+            until(lambda: evaluations(trial))
+        finally:
+            stop.set("the test")
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        assert evaluator_module.run(trial.context("evaluator"), stop) == EXIT_OK
+    finally:
+        watcher.join()
+    assert [e.policy for e in evaluations(trial)] == [PolicyRef(0, 137)]
 
 
 def test_two_rounds_play_different_episodes(trial, description):

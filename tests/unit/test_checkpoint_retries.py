@@ -7,6 +7,7 @@ import pytest
 from learner import saver as saver_module
 from learner.checkpoint import CheckpointError
 from learner.loop import Learner
+from learner.policy_clock import PolicyClock
 from learner.saver import Saver
 
 INTERVAL_S = 10.0
@@ -55,7 +56,9 @@ def learner(clock, monkeypatch):
     source = SimpleNamespace(feed=SimpleNamespace(dead_letters_under_way=False))
     parts = SimpleNamespace(
         context=SimpleNamespace(spec=SimpleNamespace(learner=spec)),
-        intake=SimpleNamespace(gauges=gauges, sources=[source]),
+        intake=SimpleNamespace(
+            gauges=gauges, sources=[source], clock=PolicyClock(True)
+        ),
         saver=saver,
     )
     learner = Learner(parts)

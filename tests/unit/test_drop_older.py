@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from learner.chunks import Chunks
 from learner.replay_buffer import ReplayBuffer
 from schemas.records import NO_POLICY, PolicyRef
 from tests.unit.replay_batches import ENV, Stream, replay
@@ -47,6 +48,17 @@ def test_a_stale_batch_behind_a_newer_one_is_dropped():
     assert dropped == int(stream_of("w1").valid[:4].sum())
     assert buffer.drop_older(8) == 0
     assert buffer.dropped_rows == 0 and not buffer.is_full
+
+
+def test_nobody_looks_through_all_batches_for_those_that_are_too_old(monkeypatch):
+    def refuse(self):
+        raise AssertionError("31,250 batches take 36 ms, for each that comes too late")
+
+    buffer = make_buffer()
+    for offset, version in enumerate([9, 3, None, 8]):
+        buffer.insert(batch_of(f"w{offset}", 0, version), 0, offset)
+    monkeypatch.setattr(Chunks, "__iter__", refuse)
+    assert buffer.drop_older(4) > 0 and buffer.drop_older(4) == 0
 
 
 def test_what_was_dropped_takes_room_until_its_turn_has_come():

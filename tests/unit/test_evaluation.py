@@ -1,5 +1,7 @@
 """Which versions are evaluated, and which of their episodes count."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,15 +15,15 @@ from producers.policy_feed import PolicyFeed
 from producers.seeding import StreamSeeds
 from producers.watchdog import Watchdog
 from schemas.experiment import EnvSpec
-from schemas.records import PolicyRef
+from schemas.records import NO_POLICY, PolicyRef
 from tests.unit.envs.graphs import RUN_ID
 from tests.unit.policies.records import ENV, GRAPH, in_chunks, version
 
 MODULES = ("tests.unit.envs",)
 
 
-def feed(every):
-    made = PolicyFeed(RUN_ID, lambda graph: open_graph(graph, ENV))
+def feed(every, clock=lambda: 0.0):
+    made = PolicyFeed(RUN_ID, lambda graph: open_graph(graph, ENV), clock)
     made.every = every
     assert made.take_graph(GRAPH) is None
     return made
@@ -58,16 +60,78 @@ def test_versions_in_between_do_not_wake_anybody():
     assert policies.ref == PolicyRef(0, 6)
 
 
-def test_chunks_of_versions_in_between_are_not_kept():
-    policies = feed(2)
+def take(policies, *numbers, chunked=False):
+    for number in numbers:
+        record = version(number)
+        if chunked:
+            record, chunks = in_chunks(record, slot=number % 2)
+            for chunk in chunks:
+                policies.take_chunk(chunk)
+        policies.take_version(record)
+
+
+def chunked_versions(policies):
+    return {number for _, number, _, _ in policies._chunks}
+
+
+def test_of_chunks_in_between_only_the_newest_are_kept():
+    policies = feed(3)
     for number in range(9):
-        manifest, chunks = in_chunks(version(number), slot=number % 2)
-        for chunk in chunks:
-            policies.take_chunk(chunk)
-        policies.take_version(manifest)
+        take(policies, number, chunked=True)
+        assert policies.load() is None
+        assert policies.ref.version == number - number % 3
+        assert chunked_versions(policies) == ({number} if number % 3 else set())
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_when_nothing_newer_comes_the_last_is_taken_whatever_its_number(chunked):
+    now_s = [100.0]
+    policies = feed(10, lambda: now_s[0])
+    policies.patience_s = 30.0
+    # What an evaluator that began again finds: 130 has been compacted away.
+    take(policies, 136, chunked=chunked)
+    policies.load()
+    assert policies.ref == NO_POLICY
+    now_s[0] += 29
+    take(policies, 137, chunked=chunked)
+    policies.load()
+    assert policies.ref == NO_POLICY, "a newer one has come"
+    now_s[0] += 29
+    policies.load()
+    assert policies.ref == NO_POLICY
+    now_s[0] += 1
+    assert policies.load() is None
+    assert policies.ref.version == 137 and not policies._chunks
+    take(policies, 138, 139, 140, chunked=chunked)
+    policies.load()
+    assert policies.ref.version == 140, "again the newest that is divided"
+    now_s[0] += 99
+    policies.load()
+    assert policies.ref.version == 140 and not policies._chunks
+
+
+def test_one_that_was_refused_or_never_whole_is_not_waited_for():
+    now_s = [0.0]
+    for broken in ("refused", "a chunk is gone"):
+        policies = feed(10, lambda: now_s[0])
+        bad = version(130, arrays={"w": np.ones((2, 3), np.float32)})
+        if broken != "refused":
+            bad, chunks = in_chunks(version(130))
+            policies.take_chunk(chunks[0])
+        policies.take_version(bad)
+        assert (policies.load() is not None) is (broken == "refused")
+        take(policies, 131, 133)
         policies.load()
-        assert policies.ref.version == number - number % 2
-        assert not policies._chunks
+        assert policies.ref == NO_POLICY
+        now_s[0] += policies.patience_s
+        assert policies.load() is None
+        assert policies.ref.version == 133
+
+
+def test_a_version_of_more_chunks_than_there_are_is_not_looked_for():
+    policies = feed(1)
+    policies.take_version(replace(version(1), tensors=b"", num_chunks=2**31 - 1))
+    assert policies.load() is None and policies.ref == NO_POLICY
 
 
 @pytest.fixture

@@ -192,6 +192,7 @@ def test_an_algorithm_that_nobody_has_is_refused():
         ("spec.topics.partitions", "4"),
         ("spec.learner.network.hidden", "[64]"),
         ("spec.learner.distribution.vMax", "20"),
+        ("spec.learner.distribution.kind", "quantile"),
     ],
 )
 def test_a_run_does_not_go_on_with_what_would_mix_its_data(path, value):
@@ -200,6 +201,17 @@ def test_a_run_does_not_go_on_with_what_would_mix_its_data(path, value):
     check_resumable(before, before)
     with pytest.raises(SpecError, match=f"^{path}: expected .*--fresh"):
         check_resumable(before, now)
+
+
+def test_a_recurrent_run_does_not_go_on_with_values_on_another_scale():
+    path = "spec.learner.r2d2.rescaleValues"
+    own = {"spec__learner__algorithm": "r2d2", "spec__learner__network__lstm": "8"}
+    before = from_values(values(**own))
+    now = from_values(values(**own, **{path.replace(".", "__"): "false"}))
+    with pytest.raises(SpecError, match=f"^{path}: expected True .*--fresh"):
+        check_resumable(before, now)
+    warmer = values(**own, spec__learner__r2d2__burnIn="3")
+    check_resumable(before, from_values(warmer))
 
 
 def test_a_run_goes_on_with_more_workers_and_another_goal():

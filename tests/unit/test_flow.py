@@ -63,3 +63,14 @@ def test_one_record_brings_credit_and_the_policy_that_it_is_for():
     (credit,) = sender.sent
     assert (credit.epoch, credit.min_policy) == (EPOCH, PolicyRef(EPOCH, 3))
     assert credit.allowed == {"w0": WorkerCredit(1, 32)}
+
+
+def test_streams_are_over_with_a_newer_member_or_none():
+    """A tombstone's offset is beyond all incarnations before it."""
+    flow = make_flow({})
+    flow._roster = SimpleNamespace(
+        poll=lambda: None,
+        incarnations={"w0": 5},
+        take_removed=lambda: {"w1": 9},
+    )
+    assert flow.follow_members() == {"w0": 5, "w1": 9}

@@ -62,6 +62,8 @@ def make_spec(*, n, length, envs=2, workers=1, **learner):
         "capacity": learner.pop("capacity", 4096),
         "minSize": learner.pop("min_size", 4),
     }
+    if learner.get("algorithm") in ("ppo", "impala"):
+        replay = {}  # which on-policy nobody reads
     values = {
         "apiVersion": "rollstream/v1",
         "kind": "Experiment",

@@ -10,6 +10,7 @@ from learner import saver as saver_module
 from learner import train
 from learner.checkpoint import CheckpointError
 from learner.loop import Learner
+from learner.policy_clock import PolicyClock
 from learner.saver import Saver
 
 
@@ -40,7 +41,7 @@ def _learner(monkeypatch, store, identity_error):
     source = SimpleNamespace(feed=SimpleNamespace(dead_letters_under_way=False))
     parts = SimpleNamespace(
         context=SimpleNamespace(spec=SimpleNamespace(learner=None)),
-        intake=SimpleNamespace(gauges=None, sources=[source]),
+        intake=SimpleNamespace(gauges=None, sources=[source], clock=PolicyClock(True)),
         saver=saver,
     )
     learner = Learner(parts)

@@ -9,6 +9,7 @@ import psutil
 import pytest
 import yaml
 
+from benchmarks.learning import tasks
 from benchmarks.learning.bench import Plan
 from benchmarks.learning.children import ChildFailed, run_child
 from benchmarks.learning.figures import mean_curve, rows
@@ -20,6 +21,7 @@ from benchmarks.learning.tasks import TASKS, Side, chosen
 from benchmarks.learning.theirs import job_of
 from benchmarks.learning.zoo import TUNED
 from infra.monitoring.progress import Progress
+from rollstream.overrides import apply_overrides
 from schemas.experiment import from_values
 from schemas.records import Evaluation, PolicyRef
 from schemas.tensors import pack
@@ -33,7 +35,8 @@ OUTCOME = Outcome(
 
 
 def experiment_of(task, side):
-    return from_values(yaml.safe_load(task.file(side).read_text()))
+    values = yaml.safe_load(task.file(side).read_text())
+    return from_values(apply_overrides(values, side.changes))
 
 
 EVERY = [pytest.param(t, s, id=f"{t.name}-{s.name}") for t in TASKS for s in t.sides]
@@ -121,13 +124,23 @@ def test_what_was_tuned_replaces_what_we_are_told(name):
 
 def test_an_outcome_is_kept_once_and_whole(tmp_path):
     results = Results(tmp_path)
-    assert results.find("t", "rollstream", 1) is None
+    assert results.find("t", "rollstream", 1, "") is None
     results.keep(OUTCOME)
     later = replace(OUTCOME, seed=2)
     results.path("t", "rollstream", 2).with_suffix(".unfinished").write_text("{")
     results.keep(later)
-    assert results.find("t", "rollstream", 1) == OUTCOME
+    assert results.find("t", "rollstream", 1, "") == OUTCOME
+    assert results.find("t", "rollstream", 1, "of another file") is None
     assert results.of("t") == [OUTCOME, later]
+
+
+def test_what_a_side_is_told_has_a_digest_of_its_own(tmp_path, monkeypatch):
+    (task,) = chosen(["cartpole-dqn"], quick=False)
+    digests = {task.told_sha256(side) for side in task.sides}
+    assert len(digests) == len(task.sides)
+    monkeypatch.setattr(tasks, "EXPERIMENTS", tmp_path)
+    (tmp_path / "cartpole-dqn.yaml").write_text("something else")
+    assert not digests & {task.told_sha256(side) for side in task.sides}
 
 
 def test_sides_take_turns_within_a_seed(tmp_path):
@@ -223,7 +236,7 @@ def told(*, is_reached):
         "reached": is_reached, "env_steps": 3_000, "updates": 40, "wall_s": 9.0,
         "eval_return_mean": 490.0, "lost_steps": 0, "duplicate_steps": 0,
     }  # fmt: skip
-    return Told(8_000, summary, progress, first_step_ms(progress))
+    return Told(8_000, 18_000, summary, progress, first_step_ms(progress))
 
 
 def test_our_curve_is_over_the_steps_that_were_learnt_from_and_time_since_launch():
@@ -237,9 +250,9 @@ def test_our_curve_is_over_the_steps_that_were_learnt_from_and_time_since_launch
 
 def test_a_missed_target_took_all_the_time_and_none_is_no_success():
     missed = outcome("t", Side(), 1, [], told(is_reached=False))
-    assert (missed.reached, missed.wall_s) == (False, 9.0)
+    assert (missed.reached, missed.wall_s) == (False, 10.0)
     none = outcome("t", Side(stop="{wallS: 9}"), 1, [], told(is_reached=True))
-    assert (none.reached, none.wall_s) == (None, 9.0)
+    assert (none.reached, none.wall_s) == (None, 10.0)
     assert rows([none])[0]["reached"] == "-"
 
 

@@ -44,7 +44,7 @@ def values_of(intake):
 
 def test_rows_are_as_far_behind_as_the_policy_that_acted(now_ms):
     intake = make_intake(make_spec(n=1, length=4))
-    intake.policy_version = 9
+    intake.clock.now = 9
     arrive(
         intake.own, "w0", 0, 4, policy=PolicyRef(2, 7), produced_at_ms=now_ms[0] - 3_000
     )
@@ -63,12 +63,12 @@ def test_rows_are_as_far_behind_as_the_policy_that_acted(now_ms):
 
 def test_a_version_published_since_does_not_make_rows_older_than_they_were(now_ms):
     intake = make_intake(make_spec(n=1, length=4))
-    intake.policy_version = 4
+    intake.clock.now = 4
     arrive(intake.own, "w0", 0, 4, policy=PolicyRef(0, 4), produced_at_ms=now_ms[0])
     intake.take_in()
     learn(intake)
     intake.note_learnt(at_once=True)  # as before every publication
-    intake.policy_version = 5
+    intake.clock.now = 5
     learn(intake)
     intake.note_learnt(at_once=True)
     values = values_of(intake)
@@ -120,7 +120,7 @@ def test_rows_of_others_are_not_behind_our_policies(now_ms, which):
     source = own if which == "a past" else make_source(spec, name="x", is_own=False)
     assert not source.run.is_live
     intake = make_intake(spec, [source])
-    intake.policy_version = 9
+    intake.clock.now = 9
     arrive(source, "w0", 0, 4, policy=PolicyRef(0, 1))
     intake.take_in()
     learn(intake)
@@ -135,7 +135,7 @@ def test_of_a_mixture_its_own_rows_are_noted(now_ms):
     own = make_source(spec, share=0.25)
     other = make_source(spec, name="other", share=0.75, is_own=False)
     intake = make_intake(spec, [own, other])
-    intake.policy_version = 3
+    intake.clock.now = 3
     arrive(own, "w0", 0, 4, policy=PolicyRef(0, 1), produced_at_ms=now_ms[0])
     arrive(other, "w5", 0, 4, policy=PolicyRef(0, 99), produced_at_ms=0)
     while intake.take_in():
@@ -159,7 +159,7 @@ def test_a_source_that_goes_on_after_a_restart_tells_what_it_held(now_ms):
     before.buffer.insert(batch, 0, 17)
     after.buffer.restore(before.buffer.references(), [(0, 17, batch)])
     intake = make_intake(spec, [after])
-    intake.policy_version = 12
+    intake.clock.now = 12
     learn(intake)
     intake.note_learnt(at_once=True)
     values = values_of(intake)

@@ -107,6 +107,7 @@ def test_numbers_go_round_so_that_nothing_grows(is_watched):
         if is_watched:
             assert taken(buffer.origins) == {("w0", step, step): 1}
     assert len(buffer.origins._at_s) <= 64
+    assert len(buffer.origins._by_version) <= 8
     assert buffer.origins._drawn == []
 
 

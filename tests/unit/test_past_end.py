@@ -81,12 +81,45 @@ def test_what_is_confirmed_or_nobody_evaluates_is_not_waited_for():
     assert judge(PAST | {"evaluator": {"replicas": 0}}, version=5)
 
 
-def test_of_every_fourth_version_the_last_has_to_be_evaluated():
+@pytest.mark.parametrize(
+    ("version", "evaluated", "is_over"),
+    [
+        (7, 4, True),
+        (8, 4, False),
+        (8, 8, True),
+        (9, 7, False),
+        # The 8 was refused, compacted away, or its evaluator began again after it.
+        (11, 9, True),
+        (11, 11, True),
+        # The beginning says nothing of the past, unless it is all that there is.
+        (3, 0, False),
+        (3, 1, False),
+        (3, 3, True),
+        (0, 0, True),
+    ],
+)
+def test_of_every_fourth_version_the_last_or_a_newer_has_to_be_evaluated(
+    version, evaluated, is_over
+):
     spec = PAST | {"evaluator": {"everyVersions": 4}}
-    assert judge(spec, version=7, evaluated=4)
-    assert judge(spec, version=8, evaluated=4) is None
-    assert judge(spec, version=8, evaluated=8)
-    assert judge(spec, version=3, evaluated=0)
+    found = judge(spec, version=version, evaluated=evaluated)
+    assert (found is not None) is is_over
+
+
+def test_another_version_does_not_confirm_one_that_reached_the_target():
+    end = PastEnd(small("new", **PAST, evaluator={"everyVersions": 4}).spec)
+
+    def judged(*more):
+        for at_ms in (0, SETTLED_MS):
+            found = told(at_ms, version=10, evaluated=8, mean=480, confirmed=True)
+            for record in more:
+                found.add(record)
+            finish = end.judge(found, {"learner": 0})
+        return finish
+
+    assert judged()
+    assert judged(evaluation(480, 10)) is None, "of 10 nothing is confirmed"
+    assert judged(evaluation(480, 10), evaluation(470, 10, confirmation=True))
 
 
 def test_a_past_that_is_too_short_to_learn_from_is_told_apart():

@@ -131,6 +131,28 @@ def test_what_closes_a_segment(last: Record, expected: list[str], reason: str) -
     assert feed(machine, [first, last]) == [[], expected], reason
 
 
+@pytest.mark.parametrize(
+    ("last", "ends", "reason"),
+    [
+        (make_end(incarnation=5), [False, True], "the last batch, and no other"),
+        (make_end(incarnation=9), [False, True], "of a newer one: this is over too"),
+        (make_unroll([[1.0]], incarnation=9), [False] * 2, "learners see that"),
+        (
+            make_unroll([[1.0]], incarnation=5, sequence=5, first_step=9),
+            [False] * 2,
+            "a hole: the stream goes on behind it",
+        ),
+    ],
+)
+def test_the_last_batch_that_a_stream_end_closes_says_so(
+    last: Record, ends: list[bool], reason: str
+) -> None:
+    machine = tails()
+    feed(machine, stream(1, 1, incarnation=5))
+    closed = [a for a in machine.feed(2, last) if isinstance(a, Emit)]
+    assert [action.batch.end_of_stream for action in closed] == ends, reason
+
+
 def test_a_closed_segment_has_shorter_returns() -> None:
     (action,) = tails().feed(7, stream(4, end=True)[0])
     assert isinstance(action, Emit)

@@ -12,6 +12,7 @@ from schemas.tensors import pack
 from tests.unit.unroll_batches import (
     COLUMNS,
     ENV,
+    STATELESS,
     log_prob,
     policy_stream,
     unroll,
@@ -21,8 +22,8 @@ from tests.unit.unroll_batches import (
 RNG = np.random.default_rng(0)
 
 
-def make_queue(stack=1):
-    queue = UnrollQueue(ENV, COLUMNS, frame_stack=stack)
+def make_queue(stack=1, columns=COLUMNS):
+    queue = UnrollQueue(ENV, columns, frame_stack=stack)
     queue.origins.watch()
     return queue
 
@@ -100,7 +101,7 @@ def test_what_is_not_finite_is_not_learnt_from_nor_bootstrapped_from():
     said = dict(batch.behaviour)
     said["log_prob"] = with_number(said["log_prob"], (4, 0), np.nan)
     said["value"] = with_number(said["value"], (6, 0), np.inf)
-    queue = make_queue()
+    queue = make_queue(columns=STATELESS)
     put(queue, replace(batch, observations=seen, behaviour=said))
     assert (queue.rows, queue.samplable_rows) == (6, 4)
     assert queue.refused_rows == queue.dropped_rows == 2
@@ -122,6 +123,35 @@ def test_a_state_that_is_not_finite_spoils_rows_up_to_the_next_reset():
     sample = take(queue, 1)
     assert sample.valid[:, 0].tolist() == [False, False, False, True, True, False]
     assert np.isfinite(sample.states["h"]).all()
+
+
+def test_with_recurrent_states_nothing_is_learnt_behind_a_row_that_cannot_be():
+    """Its learner would go on from zeros there; the worker went on from its state.
+
+    Episodes of 4 rows, so that 4 is the reset row, and 5 begins with a state of zeros.
+    """
+    batch = unroll(policy_stream("w0", 8, 1, (4,)), 0, 8)
+    said = dict(batch.behaviour)
+    said["log_prob"] = with_number(said["log_prob"], (1, 0), np.nan)
+    for columns, expected in [
+        (COLUMNS, [1, 0, 0, 0, 0, 1, 1, 1]),
+        (STATELESS, [1, 0, 1, 1, 0, 1, 1, 1]),
+    ]:
+        queue = make_queue(columns=columns)
+        put(queue, replace(batch, behaviour=said))
+        assert queue.refused_rows == 7 - sum(expected)
+        assert take(queue, 1).valid[:, 0].tolist() == [bool(v) for v in expected]
+
+
+def test_with_recurrent_states_rows_without_frames_spoil_those_behind_them():
+    """4 to 6 are missing, and 2 frames make an observation; 9 is the reset row."""
+    stream = policy_stream("w0", 12, 1, (9,))
+    for columns, expected in [(COLUMNS, [0, 0, 0, 1]), (STATELESS, [0, 1, 0, 1])]:
+        queue = make_queue(stack=2, columns=columns)
+        put(queue, unroll(stream, 0, 4))
+        put(queue, unroll(stream, 7, 11), at=1)
+        take(queue, 1)
+        assert take(queue, 1).valid[:, 0].tolist() == [bool(v) for v in expected]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +234,7 @@ def test_stacks_go_on_from_the_unroll_before_though_it_was_learnt_from():
 
 
 def test_rows_whose_frames_are_not_known_are_not_learnt_from():
-    queue, stream = make_queue(stack=3), policy_stream("w0", 20, 1, (100,))
+    queue, stream = make_queue(3, STATELESS), policy_stream("w0", 20, 1, (100,))
     put(queue, unroll(stream, 0, 4))
     put(queue, unroll(stream, 8, 12), at=1)  # 4 to 7 are missing
     take(queue, 1)
@@ -235,6 +265,49 @@ def test_a_checkpoint_refers_to_what_waits_and_to_the_frames_that_it_needs():
     put(stacked, ended, at=5)
     take(stacked, 100)
     assert stacked.references().chunks == () and stacked.oldest_offsets() == {}
+
+
+def test_frames_of_a_stream_that_is_over_are_not_kept_in_the_log():
+    queue = make_queue(stack=3)
+    gone, other = (policy_stream(w, 24, 1, (100,)) for w in ("w3", "w0"))
+    put(queue, unroll(gone, 0, 4), unroll(other, 0, 4))
+    take(queue, 100)
+    queue.over_before("w3", 1)  # its own incarnation: it goes on
+    assert queue.oldest_offsets() == {0: 0}
+    queue.over_before("w3", 2)
+    assert queue.oldest_offsets() == {0: 1}
+    # What was under way has all its frames, and is referred to as long as it waits.
+    put(queue, unroll(gone, 4, 8), at=2)
+    assert [ref.offset for ref in queue.references().chunks] == [0, 1, 2]
+    sample = take(queue, 100)
+    assert sample.valid.all()
+    assert sample.observations[""][0, 0, :, 2].tolist() == [2, 3, 4]
+    assert queue.oldest_offsets() == {0: 1}
+    newer = policy_stream("w3", 8, 1, (100,), incarnation=2)
+    put(queue, unroll(newer, 0, 4), at=3)
+    take(queue, 100)
+    assert [ref.offset for ref in queue.references().chunks] == [1, 3]
+
+
+def test_what_fills_a_hole_late_takes_no_frames_from_the_newest():
+    queue, stream = make_queue(3, STATELESS), policy_stream("w0", 24, 1, (100,))
+    pieces = [(0, 4), (8, 12), (4, 8), (12, 16)]
+    put(queue, *(unroll(stream, *piece) for piece in pieces))
+    valid = [take(queue, 1).valid[:, 0].tolist() for _ in pieces]
+    # 4 to 8 came behind 8 to 12, whose first frames were not known; nor are its own.
+    assert valid == [[True] * 4, *[[False, False, True, True]] * 2, [True] * 4]
+    older = policy_stream("w0", 24, 1, (100,), incarnation=0)
+    put(queue, unroll(older, 0, 4), unroll(stream, 16, 20), at=4)
+    assert all(take(queue, 1).valid.all() for _ in range(2))
+
+
+def test_a_stream_that_has_ended_is_not_kept_by_what_comes_late_of_it():
+    queue, stream = make_queue(stack=3), policy_stream("w0", 24, 1, (100,))
+    put(queue, replace(unroll(stream, 4, 8), end_of_stream=True))
+    put(queue, unroll(stream, 0, 4), at=1)
+    while queue.samplable_rows:
+        take(queue, 1)
+    assert queue.oldest_offsets() == {}
 
 
 def test_what_is_gone_from_the_log_is_counted():

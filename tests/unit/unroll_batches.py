@@ -9,9 +9,12 @@ from schemas.records import NO_POLICY, PolicyRef
 from schemas.tensors import pack
 from tests.unit.replay_batches import ENV, Stream
 
-__all__ = ["COLUMNS", "ENV", "log_prob", "policy_stream", "unroll", "value"]
+__all__ = [
+    "COLUMNS", "ENV", "STATELESS", "log_prob", "policy_stream", "unroll", "value",
+]  # fmt: skip
 
 COLUMNS = Columns({"log_prob": (), "value": ()}, {"h": (2,)})
+STATELESS = replace(COLUMNS, states={})
 
 
 def log_prob(worker, step, env):

@@ -22,7 +22,10 @@ from tests.unit.networks import oracles
         ((4, 84, 90), Image(84, 90, 4, channels_last=False)),
         ((3, 84, 90), Image(84, 90, 3, channels_last=False)),
         ((4, 84, 90, 3), Image(84, 90, 12, channels_last=True)),
-        ((4, 84, 90, 2), None),
+        ((4, 3, 84, 90), Image(84, 90, 12, channels_last=False)),
+        ((4, 1, 84, 90), Image(84, 90, 4, channels_last=False)),
+        ((4, 84, 90, 2), Image(90, 2, 336, channels_last=False)),
+        ((84, 84, 12), Image(84, 12, 84, channels_last=False)),
         ((128,), None),
         ((), None),
         ((2, 2, 84, 84, 3), None),
@@ -46,6 +49,11 @@ LAYOUTS = {
     "HW": ((36, 41), lambda x: x[None]),
     "HWC": ((36, 41, 3), lambda x: np.stack([x[..., c] for c in range(3)])),
     "kHW": ((2, 36, 41), lambda x: np.stack([x[0], x[1]])),
+    "CHW": ((3, 36, 41), lambda x: x),
+    "kCHW": (
+        (2, 3, 36, 41),
+        lambda x: np.stack([x[k, c] for k in range(2) for c in range(3)]),
+    ),
     "kHWC": (
         (2, 36, 41, 3),
         lambda x: np.stack([x[k, ..., c] for k in range(2) for c in range(3)]),
@@ -141,6 +149,21 @@ def test_auto_convolves_what_is_large_enough(shape):
     features = Encoder((box(shape, "|u1", "camera"),), (), "auto").features
     size = min(n for n in shape if n not in (3, 4)) if len(shape) == 3 else min(shape)
     assert features == (512 if size >= 36 else np.prod(shape))
+
+
+@pytest.mark.parametrize("encoder", ["nature", "impala"])
+def test_an_encoder_that_would_see_no_image_is_refused(encoder):
+    fields = (box((128,), "|u1", "ram"), box((64, 64, 3), "<f4", "camera"))
+    with pytest.raises(
+        UnsupportedSpace,
+        match=rf"imageEncoder: expected an image for {encoder}, .* found 'ram' box "
+        r"\|u1 \[128\], 'camera' box <f4 \[64, 64, 3\]: auto and flat take anything",
+    ):
+        Encoder(fields, (), encoder)
+    image = box((64, 64), "|u1", "map")
+    assert Encoder((*fields, image), (), encoder).features > 128 + 64 * 64 * 3
+    for takes_anything in ("auto", "flat"):
+        assert Encoder(fields, (), takes_anything).features == 128 + 64 * 64 * 3
 
 
 def test_the_smallest_images_are_taken():

@@ -92,10 +92,12 @@ def test_an_unrolled_network_is_a_stepped_one(units):
     network = QNetwork((box((4,)),), 2, network_spec(lstm=units, dueling=True))
     inputs = torch.randn(5, 3, 4)
     states = first = {f.name: torch.randn(3, *f.shape) for f in network.states}
-    unrolled = network.unroll({"": inputs}, first, torch.ones(5, 3, dtype=torch.bool))
+    valid = torch.ones(5, 3, dtype=torch.bool)
+    features, after = network.torso.unroll({"": inputs}, first, valid)
+    unrolled = network.q(features)
     for t in range(5):
         outputs = network({"": inputs[t]}, states)
         states = {name: outputs[f"next_state/{name}"] for name in states}
-        assert torch.allclose(unrolled["q"][t], outputs["q"], rtol=0, atol=1e-6)
+        assert torch.allclose(unrolled[t], outputs["q"], rtol=0, atol=1e-6)
     for name, state in states.items():
-        assert torch.allclose(unrolled[f"next_state/{name}"], state, atol=1e-6)
+        assert torch.allclose(after[name], state, atol=1e-6)

@@ -107,11 +107,18 @@ def test_errors_and_loss_are_the_oracle_s():
     algorithm = by_hand()
     errors = expected_errors(noise_of(algorithm)[0])
     result = algorithm.update(two_rows())
-    assert result.td_errors.tolist() == pytest.approx(errors.mean(0), rel=1e-5)
+    magnitudes = np.abs(errors).mean(0)
+    assert result.td_errors.tolist() == pytest.approx(magnitudes, rel=1e-5)
     loss = (WEIGHTS * errors**2 / 2).mean(1).sum()
     assert result.loss == pytest.approx(loss, rel=1e-5)
-    # Row 1 terminates: y = 0.5 whatever comes after. Q = [-4, -2.5], the mean -3.25.
-    assert result.td_errors[1] == pytest.approx(-3.75)
+    # Row 1 terminates: y = 0.5 whatever comes after. Q = [-4, -2.5]: 4.5 and 3 off.
+    assert result.td_errors[1] == pytest.approx(3.75)
+
+
+def test_errors_of_opposite_signs_do_not_cancel_in_a_priority():
+    between = column(0.0, -3.25)  # Both values of row 1, -4 and -2.5.
+    result = by_hand().update(two_rows(returns=between))
+    assert result.td_errors[1] == pytest.approx(0.75)
 
 
 def moment(algorithm, name):

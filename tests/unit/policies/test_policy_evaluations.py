@@ -1,6 +1,9 @@
 """How good versions are, from metrics that are made by hand."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 
 from infra.policies.evaluations import Evaluations, Judged
 from schemas.records import PolicyRef
@@ -82,3 +85,13 @@ def test_all_is_forgotten_of_a_topic_that_was_made_anew():
     )
     found.forget()
     assert found.of(PolicyRef(0, 1)) is None and found.env_steps(5) is None
+
+
+@pytest.mark.parametrize("figure", [np.nan, np.inf])
+def test_figures_that_are_no_counts_are_passed_over_whoever_wrote_them(figure):
+    """Under a learner's key, of any role: only a learner's are known to be counts."""
+    bad = [replace(learner_point(5, figure), role=r) for r in ("learner", "worker")]
+    bad += [replace(learner_point(figure, 5), role=r) for r in ("learner", "worker")]
+    records = [learner_point(4, 70), *bad]
+    found = told(*(("learner/0", record) for record in records))
+    assert found.env_steps(9) == 70

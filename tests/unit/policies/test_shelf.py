@@ -1,5 +1,7 @@
 """Which versions can be had, from records that are made by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from infra.policies.shelf import Shelf
@@ -151,3 +153,21 @@ def test_a_topic_that_was_made_anew_is_forgotten_and_the_other_is_not(bench):
     assert bench.found == {0: ["in_history"]}
     bench.shelf.forget_history()
     assert bench.found == {}
+
+
+@pytest.mark.timeout(20)
+def test_a_version_of_more_chunks_than_there_are_is_lost(bench):
+    manifest = replace(version(3), tensors=b"", num_chunks=2**31 - 1)
+    bench.put("policy", manifest)
+    bench.put("best", version(2))
+    assert list(bench.found) == [2]
+    assert bench.shelf.lost() == (PolicyRef(0, 3),)
+
+
+@pytest.mark.parametrize("shape", ["[1e999]", f"[1{'0' * 4000}, 1{'0' * 4000}]"])
+def test_a_header_that_says_nothing_hides_no_other_version(bench, shape):
+    header = b'{"a":{"shape":%b}}' % shape.encode()
+    data = len(header).to_bytes(8, "little") + header
+    bench.put("policy", replace(version(3), tensors=data))
+    bench.put("best", version(2))
+    assert [kept.parameters for kept in bench.shelf.versions()] == [9, None]

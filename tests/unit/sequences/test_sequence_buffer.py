@@ -93,6 +93,32 @@ def test_stream_that_is_over_gives_its_short_sequences(what):
     assert steps_of(sample(buffer)) == {0: [0, 1]}
 
 
+def test_worker_that_is_gone_gives_its_short_sequences_and_may_yet_be_heard_of():
+    first, second, third = Stream("w0", 6, lengths=(99,), n=1).batches(2)
+    buffer = buffer_of([first])
+    buffer.over_before("w0", 1)  # this very incarnation: it goes on
+    assert buffer.samplable_rows == 0
+    buffer.over_before("w0", 2)
+    buffer.over_before("w0", 2)
+    assert steps_of(sample(buffer)) == {0: [0, 1]} and buffer.samplable_rows == 2
+    buffer.insert(second, 0, 1)  # was under way
+    assert steps_of(sample(buffer)) == {0: [0, 1, 2, 3], 2: [2, 3]}
+    buffer.insert(third, 0, 2)
+    assert steps_of(sample(buffer))[2] == [2, 3, 4, 5]
+    buffer.insert(Stream("w0", 2, lengths=(99,), incarnation=2).batches(2)[0], 0, 3)
+    assert buffer.samplable_rows == 6 and buffer.learnable_rows == 8, "that waits"
+
+
+def test_only_rows_with_a_target_behind_the_burn_in_count_as_learnt():
+    # Rows 0 and 1 warm up; 2 and 3 look two ahead; 4 and 5 beyond the sequence's end.
+    stream = Stream("w0", 7, lengths=(99,), n=3)
+    buffer = buffer_of(stream.batches(2)[:3], length=6, burn_in=2)
+    found = sample(buffer, 1)
+    assert found.valid.all() and len(found.valid) == 6
+    assert found.bootstrap_steps[:, 0].tolist() == [3] * 5 + [2]
+    assert found.num_rows == 2
+
+
 def test_sequence_without_a_row_to_learn_from_is_never_given_out():
     # Two rows are left, and the burn-in takes two; with n = 3 targets are beyond.
     batches = Stream("w0", 4, lengths=(99,), n=1).batches(2)
