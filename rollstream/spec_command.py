@@ -15,6 +15,7 @@ from infra.errors import RollstreamError
 from infra.settings import Settings, load_settings
 from rollstream.machine import try_here, with_modules
 from rollstream.options import Json
+from schemas.algorithms import BUILT_IN
 from schemas.experiment import EnvSpec, SpecError, from_values
 from schemas.topics import check_name
 
@@ -46,6 +47,13 @@ def init(
         str | None,
         typer.Option(help="The experiment's; that of FILE or ID when left out."),
     ] = None,
+    algorithm: Annotated[
+        str | None,
+        typer.Option(
+            help=f"How it learns: {', '.join(BUILT_IN)}; left out: in a way that fits.",
+            metavar="<str>",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option(help="Overwrite a file.")] = False,
     env_module: Annotated[
         list[str] | None,
@@ -62,7 +70,7 @@ def init(
     name = _name(name, file, env)
     file = file or Path(f"{name}.yaml")
     has_schema_file = file.with_name(SCHEMA_FILE).exists()
-    text = _starter(settings, name, env, has_schema_file=has_schema_file)
+    text = _starter(settings, name, env, algorithm, has_schema_file=has_schema_file)
     _write(file, text, force=force)
     if as_json:
         print(json.dumps({"file": str(file), "name": name, "env": env}))
@@ -88,16 +96,26 @@ def _name(name: str | None, file: Path | None, env: str) -> str:
 
 
 def _starter(
-    settings: Settings, name: str, env_id: str, *, has_schema_file: bool
+    settings: Settings,
+    name: str,
+    env_id: str,
+    algorithm: str | None,
+    *,
+    has_schema_file: bool,
 ) -> str:
     # Here, not above: gymnasium takes a quarter of a second to import.
     from producers.validation import goal_of
     from rollstream.starter import starter
 
+    if algorithm is not None and algorithm not in BUILT_IN:
+        raise SpecError(
+            [f"algorithm: expected one of {', '.join(BUILT_IN)}, found {algorithm!r}"]
+        )
     env = _env_spec(env_id)
     return starter(
         name,
         try_here(env, settings),
+        algorithm=algorithm,
         goal=goal_of(env, settings),
         memory_bytes=psutil.virtual_memory().total,
         has_schema_file=has_schema_file,

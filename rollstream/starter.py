@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from rollstream.starter_values import role_values, usual_algorithm
 from schemas.experiment import Experiment, SpecError, from_values
 from schemas.fit import check_fit
 from schemas.records import EnvDescription
@@ -36,6 +37,7 @@ def starter(
     name: str,
     env: EnvDescription,
     *,
+    algorithm: str | None = None,
     goal: float | None = None,
     memory_bytes: int | None = None,
     has_schema_file: bool = False,
@@ -45,25 +47,31 @@ def starter(
     Args:
         name: the experiment's.
         env: of one environment, tried on this machine.
+        algorithm: a built-in one; None: one that can act there.
         goal: the mean return at which its authors call it solved.
         memory_bytes: what this machine has.
         has_schema_file: SCHEMA_FILE lies beside it.
 
     Raises:
-        SpecError: no size of it can be learnt here, as with continuous actions.
+        SpecError: no size of it can be learnt here, or not with that algorithm.
     """
-    values = _fitting(name, env, goal, memory_bytes)
+    algorithm = algorithm or usual_algorithm(env)
+    values = _fitting(name, env, algorithm, goal, memory_bytes)
     head = f"{MODELINE}\n{_HOW}" if has_schema_file else _HOW + _EDITORS
     return head + "\n".join(_lines(values, Experiment, "")) + "\n"
 
 
 def _fitting(
-    name: str, env: EnvDescription, goal: float | None, memory_bytes: int | None
+    name: str,
+    env: EnvDescription,
+    algorithm: str,
+    goal: float | None,
+    memory_bytes: int | None,
 ) -> dict[str, Any]:
     """Return the first values, from large to small, that fit the environment."""
     refusal = SpecError([])
     for envs, rows in _SIZES:
-        values = _values(name, env, goal, envs, rows)
+        values = _values(name, env, algorithm, goal, envs, rows)
         try:
             check_fit(from_values(_only_set(values)).spec, env, memory_bytes)
             return values
@@ -73,7 +81,12 @@ def _fitting(
 
 
 def _values(
-    name: str, env: EnvDescription, goal: float | None, envs: int, rows: int
+    name: str,
+    env: EnvDescription,
+    algorithm: str,
+    goal: float | None,
+    envs: int,
+    rows: int,
 ) -> dict[str, Any]:
     """Return what the file says; a key that begins with "# " is only suggested."""
     return {
@@ -83,23 +96,7 @@ def _values(
         "spec": {
             "seed": 1,
             "env": {"id": env.env_id, "# kwargs": {}, "# frameStack": 4},
-            "workers": {
-                "replicas": 2,
-                "# min": 1,
-                "# max": 8,
-                "envsPerWorker": envs,
-                "unrollLength": 32,
-            },
-            "processor": {"replicas": 1, "nStep": 3, "gamma": 0.99, "rewardScale": 1},
-            "learner": {
-                "algorithm": "dqn",
-                "network": {"hidden": [128, 128], "# observationScale": [0.5]},
-                "replay": {"capacity": rows, "minSize": 2_000},
-                "samplesPerInsert": 1,
-                "batchSize": 128,
-                "learningRate": 1e-3,
-                "# nodeSelector": {"zone": "a"},
-            },
+            **role_values(algorithm, envs, rows),
             "topics": {"partitions": 8, "diskBudget": "20GB"},
             "stop": {
                 "envSteps": 1_000_000,

@@ -4,15 +4,19 @@ import json
 import re
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rollstream import cli
 from rollstream.errors import exits_with_a_message
 from rollstream.starter import SCHEMA_FILE, starter
+from schemas.algorithms import BUILT_IN
 from schemas.experiment import SpecError, from_values, load_file
 from schemas.spec_text import load_yaml
+from schemas.tensors import pack
 from tests.unit.learner_specs import box, discrete, environment
 
 
@@ -55,9 +59,37 @@ def test_sizes_are_those_that_fit(observation):
     assert spec.learner.replay.capacity == (16_384 if is_large else 65_536)
 
 
+def bounded(low, high):
+    low, high = (pack(np.full(2, bound, np.float32)) for bound in (low, high))
+    return replace(box((2,)), low=low, high=high)
+
+
+@pytest.mark.parametrize(
+    ("action", "algorithm"),
+    [
+        (discrete(3), "dqn"),
+        (bounded(-1, 1), "sac"),
+        (bounded(-np.inf, np.inf), "ppo"),
+    ],
+)
+def test_the_algorithm_is_one_that_can_act_there(action, algorithm):
+    assert written(environment(action=action)).spec.learner.algorithm == algorithm
+
+
+@pytest.mark.parametrize("algorithm", list(BUILT_IN))
+def test_every_algorithm_has_values_to_start_from(algorithm):
+    action = bounded(-1, 1) if algorithm == "sac" else discrete(3)
+    env = environment(box((84, 84), "|u1"), action=action)
+    spec = written(env, algorithm=algorithm).spec
+    assert spec.learner.algorithm == algorithm
+    assert spec.learner.traits.needs_lstm == (spec.learner.network.lstm > 0)
+
+
 def test_one_that_cannot_be_learnt_is_refused():
     with pytest.raises(SpecError, match="expected one discrete action for dqn"):
-        written(environment(action=box((2,))))
+        written(environment(action=box((2,), "|u1")))
+    with pytest.raises(SpecError, match="expected one box of floats for sac"):
+        written(environment(), algorithm="sac")
 
 
 @pytest.fixture
@@ -126,7 +158,8 @@ def test_init_overwrites_only_when_told_to(rollstream, tmp_path):
     [
         (["--env", "CartPol-v1"], 2, "(did you mean CartPole-v1"),
         (["--env", "os:X-v0"], 2, "ROLLSTREAM_ENV_MODULES"),
-        (["--env", "Pendulum-v1"], 2, "expected one discrete action for dqn"),
+        (["--env", "Pendulum-v1", "--algorithm", "dqn"], 2, "expected one discrete"),
+        (["--algorithm", "sarsa"], 2, "r2d2, sac, found 'sarsa'"),
         (["--name", "A_B"], 2, "--name: experiment name: expected 1 to 63"),
         (["absent/x.yaml"], 1, "absent/x.yaml: cannot be written"),
     ],
