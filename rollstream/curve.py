@@ -26,10 +26,10 @@ def write_curve(
         linewidth=1,
         label="last 100 training episodes",
     )
-    evaluations = [point for point, _ in progress.evaluations]
+    evaluations = progress.evaluations
     axes.plot(
-        progress.env_steps_at([point.at_ms for point in evaluations]),
-        [point.mean_return for point in evaluations],
+        progress.env_steps_after([record.train_step for _, record in evaluations]),
+        [point.mean_return for point, _ in evaluations],
         color="#1f6feb",
         marker="o",
         markersize=3,

@@ -149,7 +149,7 @@ def outcome(
         side=side.name,
         seed=seed,
         reached=reached,
-        env_steps=int(summary["env_steps"]),
+        env_steps=_env_steps(told, reached=bool(reached)),
         updates=int(summary["updates"]),
         wall_s=_wall_s(told, reached=bool(reached)),
         start_s=start_s,
@@ -168,6 +168,15 @@ def outcome(
     )
 
 
+def _env_steps(told: Told, *, reached: bool) -> int:
+    """Return the steps that the version which passed was learnt from, or all."""
+    evaluated = [record for _, record in told.progress.evaluations]
+    passed = [record.train_step for record in evaluated if record.confirmation]
+    if reached and passed:
+        return round(told.progress.env_steps_after(passed[-1:])[0])
+    return int(told.summary["env_steps"])
+
+
 def _wall_s(told: Told, *, reached: bool) -> float:
     """Return the seconds to the evaluation that passed, or to the end."""
     evaluated = [point.at_ms for point, _ in told.progress.evaluations]
@@ -177,9 +186,13 @@ def _wall_s(told: Told, *, reached: bool) -> float:
 
 
 def curve_of(progress: Progress, began_ms: int) -> tuple[Point, ...]:
-    """Return the greedy evaluations, over steps and seconds."""
-    points = [point for point, _ in progress.evaluations]
-    steps = progress.env_steps_at([point.at_ms for point in points])
+    """Return the greedy evaluations, over steps and seconds.
+
+    Steps are those that the version was learnt from; it may have gone on for many more
+    until its episodes were over. Seconds are until then.
+    """
+    versions = [record.train_step for _, record in progress.evaluations]
+    steps = progress.env_steps_after(versions)
     return tuple(
         Point(
             env_steps=round(at),

@@ -73,6 +73,9 @@ class Progress:
     step_times: deque[tuple[int, int]] = field(
         default_factory=lambda: deque(maxlen=CURVE_POINTS)
     )
+    learnt_steps: deque[tuple[int, int]] = field(
+        default_factory=lambda: deque(maxlen=CURVE_POINTS)
+    )
     evaluations: deque[tuple[CurvePoint, Evaluation]] = field(
         default_factory=lambda: deque(maxlen=EVALUATIONS)
     )
@@ -92,6 +95,8 @@ class Progress:
             self._count(record)
             if record.role == "learner":
                 self.step_times.append((record.produced_at_ms, self.env_steps))
+                updates = int(record.values.get("updates", 0))
+                self.learnt_steps.append((updates, self.env_steps))
         elif isinstance(record, EpisodesFinished):
             self._add_episodes(record)
         else:
@@ -127,6 +132,18 @@ class Progress:
             return [0.0] * len(times_ms)
         at_ms, steps = zip(*sorted(self.step_times), strict=True)
         found: list[float] = np.interp(times_ms, at_ms, steps).tolist()
+        return found
+
+    def env_steps_after(self, updates: Sequence[int]) -> list[float]:
+        """Return how many steps the learner had had after updates, interpolated.
+
+        A version was learnt from no more than that, whenever it is evaluated.
+        """
+        if not self.learnt_steps:
+            return [0.0] * len(updates)
+        # Of several reports of so many the last one: they were made after no more.
+        known, steps = zip(*sorted(dict(self.learnt_steps).items()), strict=True)
+        found: list[float] = np.interp(updates, known, steps).tolist()
         return found
 
     @property

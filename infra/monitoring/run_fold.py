@@ -44,6 +44,7 @@ class RunFold:
         self.progress = Progress(
             run_id,
             step_times=deque(maxlen=1),
+            learnt_steps=deque(maxlen=1),
             evaluations=deque(maxlen=4),
             training_curve=deque(maxlen=1),
         )

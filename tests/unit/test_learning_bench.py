@@ -218,10 +218,10 @@ def test_an_interrupted_child_leaves_no_grandchild(tmp_path, monkeypatch):
         time.sleep(0.05)
 
 
-def evaluation(returns, at_ms, version, *, confirmation=False):
+def evaluation(returns, at_ms, version, *, confirmation=False, train_step=0):
     return Evaluation(
         experiment="x", run_id="r", policy=PolicyRef(1, version),
-        train_step=0,
+        train_step=train_step,
         confirmation=confirmation, returns=pack(np.asarray(returns, "<f8")),
         lengths=pack(np.ones(len(returns), "<i4")), produced_at_ms=at_ms,
     )  # fmt: skip
@@ -230,8 +230,10 @@ def evaluation(returns, at_ms, version, *, confirmation=False):
 def told(*, is_reached):
     progress = Progress("r")
     progress.step_times.extend([(10_000, 0), (12_000, 1_000), (14_000, 3_000)])
-    progress.add(evaluation([10.0, 30.0], 11_000, 1))
-    progress.add(evaluation([480.0, 500.0], 13_000, 2))
+    progress.learnt_steps.extend([(0, 0), (20, 1_000), (40, 3_000)])
+    progress.add(evaluation([10.0, 30.0], 11_000, 1, train_step=10))
+    passed = evaluation([480.0, 500.0], 13_000, 2, train_step=30, confirmation=True)
+    progress.add(passed)
     summary = {
         "reached": is_reached, "env_steps": 3_000, "updates": 40, "wall_s": 9.0,
         "eval_return_mean": 490.0, "lost_steps": 0, "duplicate_steps": 0,
@@ -241,16 +243,18 @@ def told(*, is_reached):
 
 def test_our_curve_is_over_the_steps_that_were_learnt_from_and_time_since_launch():
     found = outcome("t", Side(), 1, ["spec.seed=1"], told(is_reached=True))
-    # Halfway between 0 steps at 10 s and 1,000 at 12 s; likewise at 13 s.
+    # Halfway between 0 steps at no update and 1,000 at 20; likewise at 30.
     assert found.curve == (Point(500, 3.0, 20.0, 2), Point(2_000, 5.0, 490.0, 2))
     # To the evaluation that passed; the first step was told of at 12 s.
     assert (found.wall_s, found.start_s) == (5.0, 4.0)
+    assert found.env_steps == 2_000
     assert found.extra["updates_per_s"] == 20.0
 
 
 def test_a_missed_target_took_all_the_time_and_none_is_no_success():
     missed = outcome("t", Side(), 1, [], told(is_reached=False))
     assert (missed.reached, missed.wall_s) == (False, 10.0)
+    assert missed.env_steps == 3_000
     none = outcome("t", Side(stop="{wallS: 9}"), 1, [], told(is_reached=True))
     assert (none.reached, none.wall_s) == (None, 10.0)
     assert rows([none])[0]["reached"] == "-"

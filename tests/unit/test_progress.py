@@ -90,6 +90,17 @@ def test_a_curve_interpolates_between_the_learners_reports():
     assert Progress(RUN).env_steps_at([5]) == [0]
 
 
+def test_a_version_was_learnt_from_what_there_was_when_it_was_made():
+    found = progress(
+        point("learner", at_ms=1000, env_steps=100, updates=0),
+        point("learner", at_ms=2000, env_steps=200, updates=0),
+        point("learner", at_ms=3000, env_steps=600, updates=40),
+        point("learner", at_ms=4000, env_steps=900, updates=40),
+    )
+    assert found.env_steps_after([0, 20, 40, 90]) == [200, 550, 900, 900]
+    assert Progress(RUN).env_steps_after([5]) == [0]
+
+
 def test_after_a_rebalance_the_newest_position_counts():
     found = progress(
         point("processor", 0, at_ms=2, positions=[Position("t", 0, 50, 40, 10)]),
