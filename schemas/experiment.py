@@ -177,6 +177,12 @@ class Spec(Part):
                 f"rewards itself, found {self.processor.n_step}"
             )
         has_buffer = not learner.traits.is_on_policy
+        limit = self.stop.env_steps
+        if not has_buffer and limit is not None and learner.batch_size > limit:
+            raise ValueError(
+                f"learner.batchSize: expected at most stop.envSteps {limit}, found "
+                f"{learner.batch_size}: no update would ever be made"
+            )
         if has_buffer and replay.min_size > replay.capacity:
             raise ValueError(
                 "learner.replay.minSize: expected at most capacity "

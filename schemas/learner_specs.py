@@ -42,10 +42,10 @@ class NetworkSpec(Part):
     lstm: int = Field(
         0, ge=0, le=65_536, description="Units of a recurrent core; 0: there is none."
     )
-    separate_value: bool | None = Field(
-        None,
+    separate_value: bool = Field(
+        True,
         description="impala and ppo: whether policy and value have networks of their "
-        "own. None: unless there is an LSTM, which they share.",
+        "own, with an LSTM each where there is one.",
     )
     hidden: Annotated[
         tuple[Annotated[int, Field(ge=1, le=65_536)], ...],
@@ -220,30 +220,29 @@ class LearnerSpec(RoleSpec):
 
     @model_validator(mode="after")
     def _fits_the_algorithm(self) -> LearnerSpec:
+        if problems := list(self._problems()):
+            raise ValueError("\n".join(problems))
+        return self
+
+    def _problems(self) -> Iterator[str]:
+        """Yield what does not fit the algorithm, a line each."""
         traits, name = self.traits, self.algorithm
         if traits.needs_lstm and not self.network.lstm:
-            raise ValueError(f"network.lstm: expected units for {name}, found 0")
+            yield f"network.lstm: expected units for {name}, found 0"
         for path, usual, found in self._unread():
-            raise ValueError(
+            yield (
                 f"{path}: expected {json.dumps(usual)} for {name}, which does not read "
-                f"it, found {json.dumps(found)}"
-            )
-        is_shared = name in BUILT_IN and self.network.lstm
-        if is_shared and self.network.separate_value:
-            raise ValueError(
-                "network.separateValue: expected false or none beside network.lstm, "
-                "which policy and value share, found true"
+                f"it, found {json.dumps(found)}: leave it out"
             )
         if traits.is_on_policy and self.samples_per_insert != 1:
-            raise ValueError(
+            yield (
                 f"samplesPerInsert: expected 1 for {name}, which learns from each row "
                 f"once, found {self.samples_per_insert:g}"
             )
         if traits.learns_from != "transitions" and len(self.sources) > 1:
-            raise ValueError(
+            yield (
                 f"sources: expected at most one for {name}, found {len(self.sources)}"
             )
-        return self
 
     def _unread(self) -> Iterator[tuple[str, Any, Any]]:
         """Yield path, default and value of what was set for another algorithm.

@@ -43,10 +43,24 @@ _EXPECTED: dict[str, Callable[[dict[str, Any]], str]] = {
 def refusals(error: ValidationError, model: type[BaseModel]) -> list[str]:
     """Return what is wrong, the first problems in full; ``model`` was validated."""
     errors = error.errors(include_url=False)
-    found = [_refusal(each, model) for each in errors[:MAX_PROBLEMS]]
+    found = [
+        line for each in errors[:MAX_PROBLEMS] for line in _refusals_of(each, model)
+    ]
     if len(errors) > MAX_PROBLEMS:
         found.append(f"and {len(errors) - MAX_PROBLEMS:,} more")
     return found
+
+
+def _refusals_of(error: ErrorDetails, model: type[BaseModel]) -> list[str]:
+    """Return the problems of one error; a rule over several fields has a line each."""
+    if error["type"] != "value_error":
+        return [_refusal(error, model)]
+    path = show_path(error["loc"])
+    return [
+        # Such a rule names the field that is wrong.
+        f"{path}{'.' if _PATH_FIRST.match(line) else ': '}{line}"
+        for line in error["msg"].removeprefix("Value error, ").splitlines()
+    ]
 
 
 def _refusal(error: ErrorDetails, model: type[BaseModel]) -> str:
@@ -55,10 +69,6 @@ def _refusal(error: ErrorDetails, model: type[BaseModel]) -> str:
         return f"{path}: {_unknown_key(error['loc'], model)}"
     if kind == "missing":
         return f"{path}: expected a value, found none"
-    if kind == "value_error":
-        message = error["msg"].removeprefix("Value error, ")
-        # A rule over several fields names the one that is wrong.
-        return f"{path}{'.' if _PATH_FIRST.match(message) else ': '}{message}"
     if kind in _EXPECTED:
         expected = _EXPECTED[kind](error.get("ctx", {}))
     else:

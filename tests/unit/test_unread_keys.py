@@ -53,7 +53,10 @@ READERS = {
 
 
 @pytest.mark.parametrize("algorithm", [*BUILT_IN, "a-module-s"])
-@pytest.mark.parametrize(("key", "readers"), READERS.items(), ids=str)
+@pytest.mark.parametrize(
+    ("key", "readers"),
+    [pytest.param(*item, id="=".join(item[0])) for item in READERS.items()],
+)
 def test_a_key_is_for_the_algorithms_that_read_it(key, readers, algorithm):
     path, text = key
     set_to = nested(path, json.loads(text))
@@ -120,17 +123,3 @@ def test_a_recorded_experiment_takes_another_algorithm_once_the_rest_is_told():
     changes.append("spec.learner.r2d2={}")
     found = from_values(apply_overrides(recorded, changes))
     assert found.spec.learner.algorithm == "dqn"
-
-
-@pytest.mark.parametrize("algorithm", ["ppo", "impala"])
-def test_policy_and_value_share_an_lstm(algorithm):
-    for separate in (None, False):
-        network = {"lstm": 8, "separateValue": separate}
-        assert learner_of(algorithm, network=network).network.lstm == 8
-    with pytest.raises(
-        SpecError, match=r"separateValue: expected false or none beside network.lstm"
-    ):
-        learner_of(algorithm, network={"lstm": 8, "separateValue": True})
-    assert learner_of(algorithm, network={"separateValue": True}).network.separate_value
-    anything = {"lstm": 8, "separateValue": True}
-    assert learner_of("a-module-s", network=anything).network.separate_value

@@ -99,4 +99,5 @@ def test_the_network_agrees_with_what_is_recorded(name, action, network):
         )
         kept = torch.from_numpy(found.rows.valid[t].astype(np.float32))[:, None]
         states = {n: outputs["next_state/" + n] * kept for n in states}
-    assert set(found.states) == ({"h", "c"} if network else set())
+    of_value = {"value_h", "value_c"} if "value" in outputs else set()
+    assert set(found.states) == ({"h", "c"} | of_value if network else set())

@@ -30,7 +30,8 @@ def reached(network, loss):
     }
 
 
-@pytest.mark.parametrize(("separate", "units"), [(True, 0), (False, 0), (True, 3)])
+@pytest.mark.parametrize("units", [0, 3])
+@pytest.mark.parametrize("separate", [True, False])
 def test_policy_and_value_have_torsos_apart_where_the_spec_says_so(separate, units):
     spec = network_spec(separate_value=separate, lstm=units, activation="tanh")
     network = PolicyValueNetwork(OBSERVATION, discrete(3), spec)
@@ -38,7 +39,8 @@ def test_policy_and_value_have_torsos_apart_where_the_spec_says_so(separate, uni
     outputs = network(observe(2), states)
     of_value = reached(network, outputs["value"].sum())
     of_policy = reached(network, network(observe(2), states)["logits"][:, 0].sum())
-    assert bool(of_value & of_policy) == (not separate or units > 0)
+    assert bool(of_value & of_policy) == (not separate)
+    assert len(network.states) == (2 if units else 0) * (1 + separate)
     assert "value_head.weight" in of_value and "policy_head.weight" in of_policy
 
 

@@ -6,6 +6,7 @@ from learner.sample import Sequences
 from tests.unit.learner_specs import box, discrete
 
 DISCRETE = discrete(2)
+STATES = ("h", "c", "value_h", "value_c")
 
 
 def sequences(
@@ -33,6 +34,6 @@ def sequences(
         discounts=np.where(rng.random(shape) < 0.1, 0, 0.9).astype(np.float32),
         bootstrap_steps=np.ones(shape, np.int32),
         valid=rng.random(shape) < valid,
-        states={name: some(envs, lstm) for name in ("h", "c")} if lstm else {},
+        states={name: some(envs, lstm) for name in STATES} if lstm else {},
         behaviour=behaviour,
     )

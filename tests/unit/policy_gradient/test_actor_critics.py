@@ -172,7 +172,7 @@ def test_the_order_of_environments_does_not_matter_to_impala():
 def test_actor_tells_workers_how_to_act(algorithm):
     actor = make(algorithm, lstm=8).actor()
     assert (actor.head, actor.exploration) == ("categorical", "sample")
-    assert [field.name for field in actor.states] == ["h", "c"]
+    assert [field.name for field in actor.states] == ["h", "c", "value_h", "value_c"]
     actor = make(algorithm, action=box((2,))).actor()
     assert (actor.head, actor.exploration_options) == ("gaussian", {"squashed": 0.0})
     assert actor.states == ()

@@ -25,7 +25,9 @@ class Recall:
     def __init__(self):
         self._rng, self._step = np.random.default_rng(0), 0
         self._cues = self._draw()
-        self._states = {n: torch.zeros(ENVS, 16) for n in ("h", "c")}
+        self._states = {
+            n: torch.zeros(ENVS, 16) for n in ("h", "c", "value_h", "value_c")
+        }
         self.share_right = 0.0
 
     def _draw(self):
