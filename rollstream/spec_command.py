@@ -17,6 +17,7 @@ from rollstream.machine import try_here, with_modules
 from rollstream.options import Json
 from schemas.algorithms import BUILT_IN
 from schemas.experiment import EnvSpec, SpecError, from_values
+from schemas.spec_text import load_yaml
 from schemas.topics import check_name
 
 SCHEMA_FILE = "rollstream.schema.json"
@@ -72,10 +73,12 @@ def init(
     has_schema_file = file.with_name(SCHEMA_FILE).exists()
     text = _starter(settings, name, env, algorithm, has_schema_file=has_schema_file)
     _write(file, text, force=force)
+    chosen = from_values(load_yaml(text)).spec.learner.algorithm
     if as_json:
-        print(json.dumps({"file": str(file), "name": name, "env": env}))
+        found = {"file": str(file), "name": name, "env": env, "algorithm": chosen}
+        print(json.dumps(found))
         return
-    print(f"{file}: {name}, {env}")
+    print(f"{file}: {name}, {env}, learns by {chosen}")
     words = [str(file)]
     for module in env_module or ():
         words += ["--env-module", module]

@@ -172,7 +172,9 @@ def test_init_refuses_what_cannot_run(rollstream, tmp_path, arguments, code, say
 
 def test_init_names_the_experiment_for_the_file_or_the_environment(rollstream):
     _, out, _ = rollstream("init", "--env", "Taxi-v4", "--json")
-    assert json.loads(out) == {"file": "taxi.yaml", "name": "taxi", "env": "Taxi-v4"}
+    assert json.loads(out) == {
+        "file": "taxi.yaml", "name": "taxi", "env": "Taxi-v4", "algorithm": "dqn",
+    }  # fmt: skip
     _, out, _ = rollstream("init", "My Own.yaml", "--json")
     assert json.loads(out)["name"] == "my-own" == load_file(Path("My Own.yaml")).name
     _, out, _ = rollstream("init", "z.yaml", "--name", "other", "--json")
