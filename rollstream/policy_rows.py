@@ -19,7 +19,7 @@ class PolicyRow:
         version: its number.
         epoch: the learner that made it.
         train_step: updates made by then.
-        env_steps: that the learner had told of by then; None: not known any more.
+        env_steps: that it was learnt from; None: not known any more.
         created_at_ms: when, by the learner's clock.
         age_ms: how long ago that is, by this machine's.
         bytes: of its tensors.

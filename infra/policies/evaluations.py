@@ -73,9 +73,13 @@ class Evaluations:
         )
 
     def env_steps(self, train_step: int) -> int | None:
-        """Return the steps that were learnt from by then, as was last told before."""
+        """Return the steps that were learnt from by then, between what was told."""
         at = bisect_right(self._updates, train_step)
-        return self._env_steps[self._updates[at - 1]] if at else None
+        if not at:
+            return None
+        around = self._updates[at - 1 : at + 1]
+        steps = [self._env_steps[updates] for updates in around]
+        return round(float(np.interp(train_step, around, steps)))
 
     def _take_evaluation(self, record: Any) -> None:
         if record is not None and record.run_id == self._run_id:
