@@ -62,6 +62,8 @@ READ_BY = {
         "evaluator.episodes",
         "evaluator.envs",
         "evaluator.everyVersions",
+        "learner.algorithm",
+        "learner.publishIntervalMs",  # how long it waits for a newer version
         "stop.meanReturn",
     ),
     "replayer": ("past", "topics.partitions", "topics.diskBudget"),

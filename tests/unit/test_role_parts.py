@@ -65,6 +65,7 @@ NO_RESTART = ("state", "workers.replicas", "workers.mostReplicas")
         ("spec.workers.envsPerWorker=8", ("worker", "learner")),
         ("spec.flow.window=9", ("worker", "learner")),
         ("spec.learner.maxPolicyLag=9", ("worker", "learner")),
+        ("spec.learner.publishIntervalMs=9", ("learner", "evaluator")),
         ("spec.seed=2", ("worker", "learner", "evaluator")),
         ("spec.env.frameStack=2", ("worker", "learner", "evaluator")),
         ("spec.topics.partitions=4", ("worker", "processor", "learner")),
@@ -100,7 +101,10 @@ def test_what_is_read_is_there():
 
 
 # What is no key of a spec, and the key that it is read from.
-MADE_OF = {"learner.traits": "learner.algorithm"}
+MADE_OF = {
+    "learner.traits": "learner.algorithm",
+    "learner.policyIntervalMs": "learner.publishIntervalMs",
+}
 
 
 def chains(path: Path) -> set[str]:

@@ -68,7 +68,7 @@ def test_a_key_is_for_the_algorithms_that_read_it(key, readers, algorithm):
         learner_of(algorithm, **set_to)
     assert refusal.value.problems == [
         f"spec.learner.{path}: expected {usual} for {algorithm}, which does not read "
-        f"it, found {text}"
+        f"it, found {text}: leave it out"
     ]
 
 
