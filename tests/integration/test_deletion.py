@@ -22,6 +22,7 @@ from infra.control.deletion import (
 from infra.control.edits import with_values
 from infra.control.experiments import UnknownExperiment, read_experiment
 from infra.control.launching import change
+from infra.control.members import ensure_shared_topics
 from infra.errors import RollstreamError
 from infra.kafka.clients import make_consumer
 from infra.kafka.reading import latest_by_key
@@ -195,6 +196,7 @@ def test_launched_again_while_it_is_deleted_keeps_its_spec(rig, monkeypatch):  #
 
 def test_what_nobody_can_read_may_be_deleted(rig):  # noqa: F811
     name = rig.spec().name
+    ensure_shared_topics(rig.settings)  # nobody may have launched anything yet
     rig.sender.send_and_wait(topic_name(EXPERIMENTS), b"garbage", name)
     delete(rig, name)
     assert_gone(rig, name)
