@@ -99,7 +99,7 @@ def test_all_that_can_be_had_is_listed_with_what_is_known_of_it(
     assert facts == [
         (31, ["current"], 9_000),
         (26, ["best", "history"], 9_000),
-        (25, ["history"], 100),
+        (25, ["history"], 8_658),
         (0, ["history"], 100),
     ]
     assert [r["parameters"] for r in found["rows"]] == [9] * 4
