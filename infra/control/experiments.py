@@ -6,6 +6,7 @@ import re
 import secrets
 import time
 from calendar import timegm
+from collections.abc import Iterator
 from pathlib import Path
 
 from infra.clock import now_ms
@@ -16,9 +17,11 @@ from infra.control.desired import (
     Entry,
     PublishedExperiment,
 )
-from infra.errors import RollstreamError
+from infra.errors import RollstreamError, TopicError
+from infra.kafka.clients import make_admin
 from infra.kafka.delivery import Sender
-from infra.kafka.reading import read_to_end
+from infra.kafka.identity import find_topic
+from infra.kafka.reading import Message, read_to_end
 from infra.settings import Settings
 from schemas.codec import encode
 from schemas.experiment import Experiment, SpecError
@@ -81,7 +84,7 @@ def read_experiment(
         UnreadableExperiment: all that there are were refused.
     """
     desired, names = Desired(), set()
-    for message in read_to_end(settings, topic_name(EXPERIMENTS)):
+    for message in _specs(settings):
         if message.key == name:
             desired.apply(message)
             if message.offset == offset:
@@ -94,6 +97,16 @@ def read_experiment(
         else:
             names.add(message.key)
     return in_force(name, desired.of(name), names)
+
+
+def _specs(settings: Settings) -> Iterator[Message]:
+    """Yield what was ever launched: nothing where nobody has made the topic yet."""
+    topic = topic_name(EXPERIMENTS)
+    try:
+        yield from read_to_end(settings, topic)
+    except TopicError:
+        if find_topic(make_admin(settings, "experiments"), topic) is not None:
+            raise
 
 
 def in_force(
