@@ -191,6 +191,10 @@ class Chunks:
         """The position of the oldest row."""
         return self._in_order[0].position if self._in_order else self.head
 
+    def holds(self, chunk: Chunk) -> bool:
+        """Whether a chunk was not evicted."""
+        return chunk.position >= self.first_position
+
     def oldest_offsets(self) -> dict[int, int]:
         """Return the smallest offset of each partition."""
         oldest: dict[int, int] = {}

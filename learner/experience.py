@@ -10,7 +10,8 @@ import numpy as np
 from learner.algorithms.base import Algorithm
 from learner.chunks import References
 from learner.origins import Origins
-from learner.replay_buffer import FetchedBatch, ReplayBuffer
+from learner.replay_buffer import ReplayBuffer
+from learner.rereading import FetchedBatch
 from learner.sample import Sample, Sequences
 from learner.sequence_buffer import SequenceBuffer
 from learner.sum_tree import Indices

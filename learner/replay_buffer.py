@@ -13,18 +13,15 @@ from learner.batch_arrays import BatchArrays, BatchMismatch, open_batch
 from learner.chunks import Chunk, ChunkRef, Chunks, References, Waiting, reference
 from learner.origins import Origins
 from learner.priorities import Priorities
+from learner.rereading import FetchedBatch, read_again
 from learner.sample import Drawn, Sample
 from learner.stored_rows import ObservationRows, TransitionRows
 from learner.sum_tree import Floats, Indices
-from schemas.errors import SchemaError
 from schemas.experiment import ReplaySpec
 from schemas.records import EnvDescription, TransitionBatch
 from schemas.tensors import Array
 
 __all__ = ["BatchMismatch", "ChunkRef", "References", "ReplayBuffer", "Sample"]
-
-FetchedBatch = tuple[int, int, TransitionBatch]
-"""(partition, offset, batch)."""
 
 
 class ReplayBuffer:
@@ -84,7 +81,7 @@ class ReplayBuffer:
             SchemaError: a tensor cannot be opened; nothing is changed.
             ValueError: it does not fit, or is in the buffer already.
         """
-        arrays = open_batch(batch, self._env)
+        arrays = self._open(batch)
         chunk = self._reserve(reference(batch, partition, offset))
         priorities, valid = arrays.priorities.reshape(-1), arrays.valid.reshape(-1)
         self._fill(chunk, arrays, self._priorities.completed(priorities, valid))
@@ -193,19 +190,8 @@ class ReplayBuffer:
             wanted[ref.partition, ref.offset] = chunk, mine
             self._priorities.put(chunk.position, np.full(ref.num_rows, np.nan))
         self._chunks.restore_blanks(references.blanks)
-        for partition, offset, batch in batches:
-            if (partition, offset) not in wanted:
-                continue
-            chunk, mine = wanted[partition, offset]
-            # Evicted already: the capacity is smaller than it was.
-            is_held = chunk.position >= self._chunks.first_position
-            if not is_held or reference(batch, partition, offset) != chunk.ref:
-                continue
-            try:
-                arrays = open_batch(batch, self._env)
-            except (BatchMismatch, SchemaError):
-                continue
-            del wanted[partition, offset]
+        found = read_again(wanted, batches, self._open, self._chunks.holds)
+        for chunk, mine, arrays, _ in found:
             self._fill(chunk, arrays, mine)
         self.dropped_rows = references.dropped_rows
         self.is_full |= references.is_full
@@ -214,6 +200,9 @@ class ReplayBuffer:
     def oldest_offsets(self) -> dict[int, int]:
         """Return, by partition, the first offset that the buffer still refers to."""
         return self._chunks.oldest_offsets()
+
+    def _open(self, batch: TransitionBatch) -> BatchArrays:
+        return open_batch(batch, self._env)
 
     def _reserve(self, ref: ChunkRef) -> Chunk:
         """Evict until a chunk fits, and append it, not filled yet."""

@@ -9,16 +9,15 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from learner.batch_arrays import BatchArrays, BatchMismatch, open_batch
+from learner.batch_arrays import BatchArrays, open_batch
 from learner.chunks import Chunk, ChunkRef, Chunks, References, reference
 from learner.continuity import Continuity
 from learner.origins import Origins
 from learner.priorities import Priorities
-from learner.replay_buffer import FetchedBatch
+from learner.rereading import FetchedBatch, read_again
 from learner.sample import Sequences
 from learner.sequence_store import SequenceStore
 from learner.sum_tree import Floats, Indices
-from schemas.errors import SchemaError
 from schemas.experiment import ReplaySpec
 from schemas.records import EnvDescription, SpaceField, TransitionBatch
 from schemas.tensors import Array
@@ -196,19 +195,8 @@ class SequenceBuffer:
         self._chunks.head = references.first_position
         self._priorities.highest_seen = references.max_priority
         wanted = self._reserve_all(references)
-        for partition, offset, batch in batches:
-            chunk, mine = wanted.get((partition, offset), (None, None))
-            if chunk is None or mine is None:
-                continue
-            # Evicted already: the capacity is smaller than it was.
-            is_held = chunk.position >= self._chunks.first_position
-            if not is_held or reference(batch, partition, offset) != chunk.ref:
-                continue
-            try:
-                arrays = self._open(batch)
-            except (BatchMismatch, SchemaError):
-                continue
-            del wanted[partition, offset]
+        found = read_again(wanted, batches, self._open, self._chunks.holds)
+        for chunk, mine, arrays, batch in found:
             self._fill(chunk, arrays, mine, ends=batch.end_of_stream)
         self.dropped_rows = references.dropped_rows
         self.is_full |= references.is_full

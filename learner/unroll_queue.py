@@ -11,16 +11,15 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from learner.batch_arrays import BatchArrays, BatchMismatch, open_batch
+from learner.batch_arrays import BatchArrays, open_batch
 from learner.chunks import Blanks, References, reference
 from learner.frame_stacks import Frames, FrameStacks, Past
 from learner.origins import Origins
-from learner.replay_buffer import FetchedBatch
+from learner.rereading import FetchedBatch, read_again
 from learner.sample import Sequences
 from learner.sum_tree import Floats, Indices
 from learner.unroll_columns import Columns, unroll_rows, usable_at_random
 from learner.unrolls import Unroll, side_by_side
-from schemas.errors import SchemaError
 from schemas.records import EnvDescription, TransitionBatch
 from schemas.tensors import Array
 
@@ -194,15 +193,7 @@ class UnrollQueue:
             raise ValueError(f"expected an empty queue, found {self.rows} rows")
         wanted = self._wanted(references)
         lost = sum(int(np.isfinite(mine).sum()) for _, mine in wanted.values())
-        for partition, offset, batch in batches:
-            past, mine = wanted.get((partition, offset), (None, np.empty(0)))
-            if past is None or reference(batch, partition, offset) != past.ref:
-                continue
-            try:
-                arrays = self._open(batch)
-            except (BatchMismatch, SchemaError):
-                continue
-            del wanted[partition, offset]
+        for past, mine, arrays, batch in read_again(wanted, batches, self._open):
             was_usable = np.isfinite(mine).reshape(arrays.valid.shape)
             if not was_usable.any():
                 self._put(past, arrays, ends=batch.end_of_stream)

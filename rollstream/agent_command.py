@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rollstream.options import EnvModule
+
 if TYPE_CHECKING:
     from infra.control.agent_reports import Happening
     from infra.control.plans import Capacity
@@ -36,10 +38,7 @@ def agent(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="What specs may select; repeatable."),
     ] = None,
-    env_module: Annotated[
-        list[str] | None,
-        typer.Option(help="Import this module of environments; repeatable."),
-    ] = None,
+    env_module: EnvModule = None,
     metrics: Annotated[
         str | None,
         typer.Option(

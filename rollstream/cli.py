@@ -40,7 +40,7 @@ from rollstream.machine import (
     running,
     with_modules,
 )
-from rollstream.options import File, Json, Overrides
+from rollstream.options import EnvModule, File, Json, Overrides
 from rollstream.run_from import from_past
 from rollstream.spec_file import load_file
 from rollstream.streams import open_streams
@@ -56,11 +56,6 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.add_typer(bench_command.bench, name="bench", no_args_is_help=True)
-
-EnvModule = Annotated[
-    list[str] | None,
-    typer.Option(help="Import this module of environments in workers; repeatable."),
-]
 
 
 # These have processes to end, or a transaction, when they are interrupted.

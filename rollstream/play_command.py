@@ -17,7 +17,7 @@ from rollstream.errors import BadInput
 from rollstream.interrupts import leaves_soon
 from rollstream.lines import check_experiment
 from rollstream.machine import running, with_modules
-from rollstream.options import Json
+from rollstream.options import EnvModule, Json
 from rollstream.policy_options import (
     Force,
     Version,
@@ -61,10 +61,7 @@ def play(
         typer.Option(metavar="FILE.mp4", help="Write what is seen as a video."),
     ] = None,
     force: Force = False,
-    env_module: Annotated[
-        list[str] | None,
-        typer.Option(help="Import this module of environments; repeatable."),
-    ] = None,
+    env_module: EnvModule = None,
     as_json: Json = False,
 ) -> None:
     """Run a policy's greedy episodes in the experiment's environment, on this machine.

@@ -14,7 +14,7 @@ import typer
 from infra.errors import RollstreamError
 from infra.settings import Settings, load_settings
 from rollstream.machine import try_here, with_modules
-from rollstream.options import Json
+from rollstream.options import EnvModule, Json
 from schemas.algorithms import BUILT_IN
 from schemas.experiment import EnvSpec, SpecError, from_values
 from schemas.spec_text import load_yaml
@@ -56,10 +56,7 @@ def init(
         ),
     ] = None,
     force: Annotated[bool, typer.Option(help="Overwrite a file.")] = False,
-    env_module: Annotated[
-        list[str] | None,
-        typer.Option(help="Import this module of environments; repeatable."),
-    ] = None,
+    env_module: EnvModule = None,
     as_json: Json = False,
 ) -> None:
     """Write a commented experiment to start from, for one environment.

@@ -12,27 +12,20 @@ from torch import Tensor
 from infra.errors import RollstreamError
 from learner.algorithms.base import (
     Actor,
-    AlgorithmState,
-    prefixed,
-    restore_tensors,
-    without_prefix,
 )
+from learner.algorithms.trained import Trained
 from learner.algorithms.training import (
     as_tensors,
-    choose_device,
     learning_rate,
     seeded,
-    tensor_copies,
 )
 from learner.networks import PolicyValueNetwork, UnsupportedSpace
-from learner.optimiser import FlatAdam
 from learner.policy_heads import PolicyHead, policy_head
 from learner.sample import Sequences
 from schemas.actions import action_problem
 from schemas.algorithms import LearnsFrom
 from schemas.experiment import Spec
 from schemas.records import EnvDescription, SpaceField
-from schemas.sizes import stacked
 from schemas.tensors import Array
 
 
@@ -116,7 +109,7 @@ def _zero_others(observations: Array, seen: Array) -> Array:
     return np.where(wide, observations, np.zeros((), observations.dtype))
 
 
-class ActorCritic:
+class ActorCritic(Trained):
     """A policy and a value that are learnt from unrolls: all but the update."""
 
     learns_from: LearnsFrom = "unrolls"
@@ -129,26 +122,18 @@ class ActorCritic:
             UnsupportedSpace: actions are neither one Discrete nor one Box, or the
                 observations have no place in the network.
         """
-        self._spec = spec
+        super().__init__(env, spec)
         learner = spec.learner
         self._action = _one_action(env, learner.algorithm)
         self._head = policy_head(self._action)
-        frames = spec.env.frame_stack
-        self._observation = tuple(stacked(f, frames) for f in env.observation)
-        self._device = choose_device(learner.device)
         with seeded(spec.seed):
             network = PolicyValueNetwork(
                 self._observation, self._action, learner.network
             )
         self._network = network.to(self._device)
-        self._optimiser = FlatAdam(
-            self._network,
-            learning_rate=learner.learning_rate,
-            epsilon=learner.adam_epsilon,
-            max_grad_norm=learner.max_grad_norm,
-        )
-        self.rng = np.random.default_rng(spec.seed)
-        self.updates = 0
+        self._optimiser = self._adam(self._network, learner.learning_rate)
+        self._modules = {"network": self._network}
+        self._optimisers = {"optimiser": self._optimiser}
 
     def _open(self, sequences: Sequences) -> Rollout:
         return open_rollout(sequences, self._head, self._device)
@@ -170,25 +155,6 @@ class ActorCritic:
             action=(self._action,),
             states=self._network.states,
         )
-
-    def policy_tensors(self) -> dict[str, Array]:
-        """Return copies of the actor's parameters and buffers by name."""
-        return tensor_copies(self._network)
-
-    def state_dict(self) -> AlgorithmState:
-        """Return copies of everything that must survive."""
-        return AlgorithmState(
-            tensors=prefixed("network/", self._network.state_dict())
-            | prefixed("optimiser/", self._optimiser.state_dict()),
-            values={"updates": self.updates, "rng": self.rng.bit_generator.state},
-        )
-
-    def load_state_dict(self, state: AlgorithmState) -> None:
-        """Go on from a state; raises ValueError when it is of another network."""
-        restore_tensors(self._network, without_prefix("network/", state.tensors))
-        self._optimiser.load_state_dict(without_prefix("optimiser/", state.tensors))
-        self.updates = int(state.values["updates"])
-        self.rng.bit_generator.state = state.values["rng"]
 
 
 def _one_action(env: EnvDescription, algorithm: str) -> SpaceField:

@@ -26,26 +26,21 @@ from learner.algorithms.base import (
     Actor,
     AlgorithmState,
     UpdateResult,
-    prefixed,
-    restore_tensors,
-    without_prefix,
 )
 from learner.algorithms.squashed_gaussian import squashed_sample, to_unit_box
+from learner.algorithms.trained import Trained
 from learner.algorithms.training import (
     as_tensors,
-    choose_device,
     learning_rate,
     seeded,
-    tensor_copies,
 )
 from learner.networks import ActionValueNetwork, SquashedGaussianPolicy, box_action
-from learner.optimiser import FlatAdam, flatten_parameters
+from learner.optimiser import flatten_parameters
 from learner.sample import Sample
 from schemas.algorithms import LearnsFrom
 from schemas.experiment import Spec
 from schemas.records import EnvDescription
-from schemas.sizes import flat_size, stacked
-from schemas.tensors import Array
+from schemas.sizes import flat_size
 
 
 class TwinCritics(nn.Module):
@@ -83,7 +78,7 @@ class _Batch:
     bootstrap_observations: Mapping[str, Tensor]
 
 
-class Sac:
+class Sac(Trained):
     """The algorithm ``sac``: see `learner.algorithms.base.Algorithm`."""
 
     learns_from: LearnsFrom = "transitions"
@@ -96,28 +91,31 @@ class Sac:
             UnsupportedSpace: the actions are not one Box with bounds, or the
                 observations have no place in the network.
         """
-        self._spec, self._sac = spec, spec.learner.sac
+        super().__init__(env, spec)
+        self._sac = spec.learner.sac
         self._action = box_action(env, "sac")
         self._num_coordinates = flat_size(self._action)
-        frames = spec.env.frame_stack
-        self._observation = tuple(stacked(f, frames) for f in env.observation)
-        self._device = choose_device(spec.learner.device)
         self._make_networks()
+        self._modules = {
+            "policy": self._policy,
+            "critics": self._critics,
+            "targets": self._targets,
+            "temperature": self._temperature,
+        }
         self._rates = {
             "critics": spec.learner.learning_rate,
             "policy": self._sac.actor_learning_rate,
             "temperature": self._sac.actor_learning_rate,
         }
-        self._optimisers = {
-            name: self._adam(self._modules()[name], rate)
+        self._adams = {
+            name: self._adam(self._modules[name], rate)
             for name, rate in self._rates.items()
         }
+        self._optimisers = {f"optimiser/{n}": adam for n, adam in self._adams.items()}
         self._critic_parameters = list(self._critics.parameters())
         self._target_parameters = flatten_parameters(self._targets)
         self._targets.requires_grad_(False)
         self._noise = torch.Generator(self._device).manual_seed(spec.seed)
-        self.rng = np.random.default_rng(spec.seed)
-        self.updates = 0
 
     def _make_networks(self) -> None:
         network = self._spec.learner.network
@@ -132,15 +130,6 @@ class Sac:
         self._targets = copy.deepcopy(self._critics)
         temperature = Temperature(self._sac.initial_temperature)
         self._temperature = temperature.to(self._device)
-
-    def _adam(self, module: nn.Module, learning_rate: float) -> FlatAdam:
-        learner = self._spec.learner
-        return FlatAdam(
-            module,
-            learning_rate=learning_rate,
-            epsilon=learner.adam_epsilon,
-            max_grad_norm=learner.max_grad_norm,
-        )
 
     def update(self, sample: Sample) -> UpdateResult:
         """Learn from one sample; leaves everything as it was when not finite."""
@@ -214,16 +203,16 @@ class Sac:
         finite = all(math.isfinite(float(loss.detach())) for loss in losses.values())
         if not finite:
             return [math.nan] * len(losses)
-        return [self._optimisers[name].gradient(loss) for name, loss in losses.items()]
+        return [self._adams[name].gradient(loss) for name, loss in losses.items()]
 
     def _descend(self) -> None:
         left = learning_rate(self._spec.learner, self.updates)
         left /= self._spec.learner.learning_rate
-        for name, optimiser in self._optimisers.items():
+        for name, optimiser in self._adams.items():
             if name != "temperature" or not self._sac.fixed_temperature:
                 optimiser.learning_rate = left * self._rates[name]
                 optimiser.descend()
-        critics = self._optimisers["critics"].parameters
+        critics = self._adams["critics"].parameters
         self._target_parameters.lerp_(critics, self._sac.tau)
         self.updates += 1
 
@@ -253,39 +242,16 @@ class Sac:
             action=(self._action,),
         )
 
-    def policy_tensors(self) -> dict[str, Array]:
-        """Return copies of the actor's parameters and buffers by name."""
-        return tensor_copies(self._policy)
-
     def state_dict(self) -> AlgorithmState:
         """Return copies of everything that must survive."""
-        tensors = {"noise": self._noise.get_state()}
-        for name, module in self._modules().items():
-            tensors |= prefixed(f"{name}/", module.state_dict())
-        for name, optimiser in self._optimisers.items():
-            tensors |= prefixed(f"optimiser/{name}/", optimiser.state_dict())
-        return AlgorithmState(
-            tensors, {"updates": self.updates, "rng": self.rng.bit_generator.state}
-        )
+        state = super().state_dict()
+        noise = {"noise": self._noise.get_state()}
+        return AlgorithmState({**state.tensors, **noise}, state.values)
 
     def load_state_dict(self, state: AlgorithmState) -> None:
         """Go on from a state; raises ValueError when it is of other networks."""
-        for name, module in self._modules().items():
-            restore_tensors(module, without_prefix(f"{name}/", state.tensors))
-        for name, optimiser in self._optimisers.items():
-            moments = without_prefix(f"optimiser/{name}/", state.tensors)
-            optimiser.load_state_dict(moments)
+        super().load_state_dict(state)
         self._noise.set_state(state.tensors["noise"].cpu())
-        self.updates = int(state.values["updates"])
-        self.rng.bit_generator.state = state.values["rng"]
-
-    def _modules(self) -> dict[str, nn.Module]:
-        return {
-            "policy": self._policy,
-            "critics": self._critics,
-            "targets": self._targets,
-            "temperature": self._temperature,
-        }
 
 
 @contextmanager

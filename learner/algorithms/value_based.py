@@ -8,28 +8,22 @@ from torch import Tensor
 
 from learner.algorithms.base import (
     Actor,
-    AlgorithmState,
     UpdateResult,
-    prefixed,
-    restore_tensors,
-    without_prefix,
 )
+from learner.algorithms.trained import Trained
 from learner.algorithms.training import (
-    choose_device,
     learning_rate,
     seeded,
-    tensor_copies,
 )
 from learner.networks import QNetwork, discrete_action
-from learner.optimiser import FlatAdam, flatten_parameters
+from learner.optimiser import flatten_parameters
 from schemas.algorithm_specs import DistributionSpec
 from schemas.experiment import Spec
 from schemas.records import EnvDescription
-from schemas.sizes import stacked
 from schemas.tensors import Array
 
 
-class ValueBased:
+class ValueBased(Trained):
     """The value of each action, and a target network that follows: all but the loss."""
 
     def __init__(self, env: EnvDescription, spec: Spec) -> None:
@@ -39,24 +33,15 @@ class ValueBased:
             UnsupportedSpace: the actions are not one Discrete, or the observations
                 have no place in the network.
         """
-        self._spec = spec
-        learner = spec.learner
-        self._action = discrete_action(env, learner.algorithm)
-        frames = spec.env.frame_stack
-        self._observation = tuple(stacked(f, frames) for f in env.observation)
-        self._device = choose_device(learner.device)
+        super().__init__(env, spec)
+        self._action = discrete_action(env, spec.learner.algorithm)
         self._network = self._make_network()
         self._target = self._make_network()
-        self._optimiser = FlatAdam(
-            self._network,
-            learning_rate=learner.learning_rate,
-            epsilon=learner.adam_epsilon,
-            max_grad_norm=learner.max_grad_norm,
-        )
+        self._optimiser = self._adam(self._network, spec.learner.learning_rate)
         self._target_parameters = flatten_parameters(self._target)
         self._target.requires_grad_(False)
-        self.rng = np.random.default_rng(spec.seed)
-        self.updates = 0
+        self._modules = {"network": self._network, "target": self._target}
+        self._optimisers = {"optimiser": self._optimiser}
 
     def _make_network(self) -> QNetwork:
         learner = self._spec.learner
@@ -104,27 +89,6 @@ class ValueBased:
             action=(self._action,),
             states=self._network.states,
         )
-
-    def policy_tensors(self) -> dict[str, Array]:
-        """Return copies of the actor's parameters and buffers by name."""
-        return tensor_copies(self._network)
-
-    def state_dict(self) -> AlgorithmState:
-        """Return copies of everything that must survive."""
-        return AlgorithmState(
-            tensors=prefixed("network/", self._network.state_dict())
-            | prefixed("target/", self._target.state_dict())
-            | prefixed("optimiser/", self._optimiser.state_dict()),
-            values={"updates": self.updates, "rng": self.rng.bit_generator.state},
-        )
-
-    def load_state_dict(self, state: AlgorithmState) -> None:
-        """Go on from a state; raises ValueError when it is of another network."""
-        restore_tensors(self._network, without_prefix("network/", state.tensors))
-        restore_tensors(self._target, without_prefix("target/", state.tensors))
-        self._optimiser.load_state_dict(without_prefix("optimiser/", state.tensors))
-        self.updates = int(state.values["updates"])
-        self.rng.bit_generator.state = state.values["rng"]
 
 
 def _atoms(spec: DistributionSpec) -> tuple[int, tuple[float, float] | None]:

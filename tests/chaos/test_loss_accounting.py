@@ -5,10 +5,7 @@ spec that says to fail on expiry are in tests/integration/test_learner_resume.py
 """
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from contextlib import closing, contextmanager
 
 import pytest
@@ -41,6 +38,7 @@ from tests.integration.pipeline_rig import (
     records,
     wait,
     wait_until,
+    worker,
 )
 
 pytestmark = [pytest.mark.kafka, pytest.mark.chaos]
@@ -262,23 +260,6 @@ def unrolls(rig):
         record = decode(message.value, Unroll, StreamEnd)
         if isinstance(record, Unroll):
             yield record
-
-
-@contextmanager
-def worker(rig):
-    child = subprocess.Popen(
-        [sys.executable, "-m", "producers.worker", rig.name, "--index", "0"],
-        env={
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "ROLLSTREAM_DATA_DIR": str(rig.settings.data_dir),
-        },
-    )
-    try:
-        yield child
-    finally:
-        child.terminate()
-        child.wait(30)
 
 
 def add_partitions(rig, total, *topics):

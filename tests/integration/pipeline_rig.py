@@ -45,6 +45,24 @@ def put_unrolls(rig: Rig, worker, incarnation, *sequences):
 
 
 @contextmanager
+def worker(rig: Rig, index=0):
+    """A real worker of the experiment."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "producers.worker", rig.name, "--index", str(index)],
+        env={
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "ROLLSTREAM_DATA_DIR": str(rig.settings.data_dir),
+        },
+    )
+    try:
+        yield child
+    finally:
+        child.terminate()
+        child.wait(60)
+
+
+@contextmanager
 def processor(rig: Rig, prelude=""):
     """A processor of the learner's experiment; ``prelude`` runs in it first."""
     code = (

@@ -2,12 +2,9 @@
 
 import io
 import json
-import os
 import secrets
 import signal
-import subprocess
-import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -16,7 +13,7 @@ from schemas.codec import decode
 from schemas.experiment import from_values
 from schemas.records import TransitionBatch
 from schemas.topics import REPLAY
-from tests.integration.pipeline_rig import PipelineRig, processor, records
+from tests.integration.pipeline_rig import PipelineRig, processor, records, worker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.chaos, pytest.mark.slow]
 
@@ -72,24 +69,6 @@ def experiment(lag):
             },
         }
     )  # fmt: skip
-
-
-@contextmanager
-def worker(rig, index):
-    """A real worker of the experiment."""
-    child = subprocess.Popen(
-        [sys.executable, "-m", "producers.worker", rig.name, "--index", str(index)],
-        env={
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "ROLLSTREAM_DATA_DIR": str(rig.settings.data_dir),
-        },
-    )
-    try:
-        yield child
-    finally:
-        child.terminate()
-        child.wait(60)
 
 
 def journal(path):
