@@ -25,7 +25,7 @@ from kazoo.exceptions import (
     NotEmptyError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.retry import KazooRetry
+from kazoo.retry import KazooRetry, RetryFailedError
 
 from infra.control.znodes import (
     AGENTS,
@@ -40,6 +40,8 @@ from infra.errors import RollstreamError
 from infra.settings import Settings
 
 SESSION_S = 10.0
+# A session ends up to a tick late, later still where the machine is busy.
+CLAIM_WAIT_S = 1.5 * SESSION_S
 # kazoo waits up to a minute between its tries: longer than many an outage.
 MAX_RECONNECT_S = 1.0
 # What a session has left must be enough for what is done in its name.
@@ -153,25 +155,31 @@ class Coordination:
             if value is not None and node.rpartition("/")[2] not in found:
                 self._write(node, value)
 
-    def claim_experiment(self, experiment: str, wait_s: float = SESSION_S + 2) -> None:
+    def claim_experiment(self, experiment: str, wait_s: float = CLAIM_WAIT_S) -> None:
         """Be the only one to run an experiment.
 
         A run that was killed keeps its claim until its session ends: waits for that.
 
         Raises:
             AlreadyRuns: somebody else does, and goes on doing so.
+            RollstreamError: ZooKeeper was not to be had all that time.
         """
-        path = f"{RUNS}/{experiment}"
-        if self._try_create(path):
-            return
-        gone = threading.Event()
-        if self._client.exists(path, watch=lambda event: gone.set()) is not None:
-            gone.wait(wait_s)
-        if not self._try_create(path):
-            try:
-                holder = self._read(path)
-            except NoNodeError:  # let go in this moment
-                return self.claim_experiment(experiment, wait_s)
+        path, until_s = f"{RUNS}/{experiment}", time.monotonic() + wait_s
+        # Answers get lost on the way, and sessions end: asked again.
+        retry = KazooRetry(max_tries=-1, max_delay=MAX_RECONNECT_S, deadline=wait_s)
+        try:
+            while not retry(self._try_claim, path):
+                if not retry(self._wait_gone, path, until_s):
+                    retry(self._refuse, experiment)
+        except RetryFailedError as exc:
+            raise RollstreamError(
+                f"ZooKeeper: expected answers within {wait_s:.0f} s, found none",
+                "`rollstream doctor` shows what is reachable",
+            ) from exc
+
+    def _refuse(self, experiment: str) -> None:
+        holder = self.claimed_by(experiment)
+        if holder is not None:  # or let go in this moment
             raise AlreadyRuns(
                 f"experiment {experiment}: expected nobody to run it, found "
                 f"{holder.get('host')} pid {holder.get('pid')}",
@@ -211,16 +219,28 @@ class Coordination:
                 found[name] = self._read(f"{path}/{name}")
         return found
 
-    def _try_create(self, path: str, value: bytes = b"") -> bool:
-        value = value or json.dumps(_host_facts()).encode()
+    def _try_claim(self, path: str) -> bool:
+        value = json.dumps(_host_facts()).encode()
         try:
             self._client.create(path, value, ephemeral=True, makepath=True)
         except NodeExistsError:
-            return False
+            if not self._is_ours(path):  # of a create whose answer was lost
+                return False
         with self._lock:
             self._nodes[path] = value
             self._claims.add(path)
         return True
+
+    def _is_ours(self, path: str) -> bool:
+        found = self._client.exists(path)
+        session, _ = self._client.client_id or (None, b"")
+        return found is not None and found.ephemeralOwner == session
+
+    def _wait_gone(self, path: str, until_s: float) -> bool:
+        gone = threading.Event()
+        if self._client.exists(path, watch=lambda event: gone.set()) is None:
+            return True
+        return gone.wait(max(0.0, until_s - time.monotonic()))
 
     def _put(self, path: str, value: bytes | None) -> None:
         with self._lock:
