@@ -77,8 +77,7 @@ def configure_logging(experiment: str | None, role: str, index: int) -> None:
         handlers=[_make_handler(who)],
         force=True,
     )
-    for name, quiet in _QUIET.items():
-        logging.getLogger(name).setLevel(quiet)
+    quiet_clients()
     logging.captureWarnings(True)
     sys.excepthook = _on_exception
     sys.unraisablehook = _on_unraisable
@@ -87,6 +86,15 @@ def configure_logging(experiment: str | None, role: str, index: int) -> None:
     faulthandler.enable()
     if level.upper() not in known:
         _log.warning("%s: expected a level, found %r", LOG_LEVEL, level)
+
+
+def quiet_clients() -> None:
+    """Have clients not tell of each connection that they make anew.
+
+    Also in a command, which logs nothing itself: warnings go to stderr all the same.
+    """
+    for name, quiet in _QUIET.items():
+        logging.getLogger(name).setLevel(quiet)
 
 
 def _make_handler(who: dict[str, Any]) -> logging.Handler:

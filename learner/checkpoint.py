@@ -6,6 +6,7 @@ Nothing is ever unpickled.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -135,9 +136,13 @@ class CheckpointStore:
         return StoredCheckpoint(int(match[1]), int(match[2]), files)
 
     def prune(self) -> None:
-        """Remove all but the two newest, and what was never finished."""
-        for name in self.names()[:-KEPT]:
-            shutil.rmtree(self.root / name, ignore_errors=True)
+        """Remove all but the two newest, and what was never finished.
+
+        A disk that refuses is told of by the next that is written, or not.
+        """
+        with contextlib.suppress(OSError):
+            for name in self.names()[:-KEPT]:
+                shutil.rmtree(self.root / name, ignore_errors=True)
 
     def remove_unfinished(self) -> None:
         """Remove what a learner that died has left half-written."""

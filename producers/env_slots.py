@@ -22,6 +22,9 @@ from producers.watchdog import StepTimeout, Watchdog
 
 Spaces = tuple[AnySpace, AnySpace]
 
+# Its pipe is closed: it has ended, or is about to as soon as it gets a core.
+_END_S = 10.0
+
 
 class SlotFailed(Exception):
     """The environment raised, hung or died; the text says which and why."""
@@ -220,8 +223,9 @@ class OwnProcess:
     def _exit_code(self) -> str:
         if self._process is None:
             return ""
-        self._process.join(1.0)
-        return f" with code {self._process.exitcode}"
+        self._process.join(_END_S)
+        code = self._process.exitcode
+        return "" if code is None else f" with code {code}"
 
 
 def _context(modules: tuple[str, ...]) -> ForkServerContext:

@@ -12,8 +12,12 @@ from types import FrameType
 
 _SIGNAL = signal.SIGUSR2
 _NATIVE_PATIENCE = 4
-# More than the time between two looks, which put the dump off.
-_DUMP_GRACE_S = 5.0
+# So many exceptions a call must have been sent in vain: whoever was frozen, by a signal
+# or by a busy machine, finds its call long overdue though it hears the first one.
+_IN_VAIN = 3
+# More than the time between two looks, which put the dump off, and than a busy machine
+# keeps a process waiting.
+_DUMP_GRACE_S = 30.0
 
 
 class StepTimeout(BaseException):
@@ -87,12 +91,15 @@ class Watchdog:
             faulthandler.dump_traceback_later(delay_s, exit=True, file=file)
 
     def _look(self) -> None:
-        file = sys.__stderr__
+        file, sent = sys.__stderr__, 0
         while not self._closed.wait(min(self._timeout_s / 4, 5.0)):
             self._put_dump_off()
-            if self._overdue(_NATIVE_PATIENCE):
+            if not self._overdue():
+                sent = 0
+            elif sent >= _IN_VAIN and self._overdue(_NATIVE_PATIENCE):
                 print(f"{self._what}: hangs in native code", file=file, flush=True)
                 faulthandler.dump_traceback(file=file or 2)
                 os._exit(1)
-            if self._overdue():
+            else:
                 signal.pthread_kill(self._main, _SIGNAL)
+                sent += 1

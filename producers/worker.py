@@ -121,13 +121,14 @@ class Worker:
 
     def _begin(self) -> WorkerStream:
         """Become a new incarnation; what the one before counted is published first."""
-        is_first = self._gate.incarnation < 0
-        if not is_first:
+        incarnation = register(self._sender, self._context, self._stop, self._env)
+        if self._gate.incarnation < 0:
+            self._followed.start(incarnation)
+        else:
+            # Not before: however slow the brokers are, who has answered to the last
+            # record has, as a rule, to those before it.
             self._deliveries.settle(_SETTLE_S)
             self._publish_counts()
-        incarnation = register(self._sender, self._context, self._stop, self._env)
-        if is_first:
-            self._followed.start(incarnation)
         self._gate = self._gate.renew(self._spec, incarnation)
         self._rollout = None
         counts = WorkerCounts()

@@ -31,6 +31,9 @@ def main() -> None:
     except SystemExit as end:
         # All is done and said: from here on it would only spoil the exit code.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # Python remembers a Ctrl-C that came in the midst of an `exec`, as of an import
+        # of dataclasses, until the next one: it would end as if killed by the signal.
+        exec("")
         _wait_for_no_thread(end.code)
         raise
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from infra.logs import quiet_clients
 from infra.settings import load_settings
 from rollstream import (
     agent_command,
@@ -68,6 +69,7 @@ _CLEAN_UP = (
 @app.callback()
 def _before_each(context: typer.Context) -> None:
     check_log_level()
+    quiet_clients()
     if context.invoked_subcommand not in _CLEAN_UP:
         context.with_resource(leaves_soon())
 

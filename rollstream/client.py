@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from infra.control.coordination import Coordination
+from infra.control.coordination import CONNECT_S, Coordination
 from infra.control.deletion import (
     Belongings,
     Report,
@@ -36,6 +36,7 @@ from rollstream.spec_file import read_values
 from schemas.experiment import Experiment, from_values
 
 STOP_TIMEOUT_S = 60.0
+_LOOK_S = 10.0
 
 Source = Experiment | Mapping[str, Any] | Path | str
 
@@ -182,13 +183,14 @@ class Client:
 
     def _is_claimed(self, name: str) -> bool | None:
         with suppress(RollstreamError):
-            return is_claimed(self._zookeeper(), name)
+            # Who watches waits for it meanwhile.
+            return is_claimed(self._zookeeper(_LOOK_S), name)
         return None
 
-    def _zookeeper(self) -> Coordination:
+    def _zookeeper(self, timeout_s: float = CONNECT_S) -> Coordination:
         if self._coordination is None:
             coordination = Coordination(self.settings)
-            coordination.start()
+            coordination.start(timeout_s)
             self._coordination = coordination
         return self._coordination
 

@@ -16,7 +16,7 @@ from infra.errors import RollstreamError, SettingsError
 from infra.kafka.clients import make_admin
 from infra.monitoring.at_rest import excused, why_at_rest
 from infra.monitoring.control_topics import ControlTopics
-from infra.monitoring.lag.collector import ANSWER_S, Wanted, read_lag
+from infra.monitoring.lag.collector import PATIENCE_S, Wanted, read_lag
 from infra.monitoring.lag.groups import list_groups
 from infra.monitoring.lag.model import GroupLag, LagReport, Place, Standing
 from infra.monitoring.lag.monitor import LagMonitor
@@ -140,7 +140,7 @@ class Choice:
     def _experiments(self) -> set[str]:
         if self._named:
             return self._named
-        listed = list_groups(make_admin(self.settings), ANSWER_S)
+        listed = list_groups(make_admin(self.settings), PATIENCE_S)
         return _experiments_of(filter(self._matches, listed))
 
     def _matches(self, group: str) -> bool:

@@ -27,14 +27,16 @@ from stream_processors.exits import Exits
 from stream_processors.log_watch import LogWatch
 from stream_processors.telemetry import Telemetry
 from stream_processors.transport import App, Transport
-from stream_processors.watchdog import StopDeadline, Watchdog
+from stream_processors.watchdog import STOP_DEADLINE_S, StopDeadline, Watchdog
 
 METRICS_PORT = "ROLLSTREAM_METRICS_PORT"
 METADATA_MAX_AGE_MS = 3000
+SESSION_S = 6.0
 _TICK_S = 0.1
 _DRAIN_S = 3.0
 _REPORT_S = 1.0
-_FLUSH_S = 1.0
+# Our last words say why we leave; the deadline ends us where nobody takes them.
+_FLUSH_S = STOP_DEADLINE_S
 _log = logging.getLogger("rollstream.processor")
 
 
@@ -62,7 +64,7 @@ def app_settings(context: RoleContext) -> dict[str, Any]:
         # group then hands out no partition, until it asks again.
         "consumer_metadata_max_age_ms": METADATA_MAX_AGE_MS,
         # A killed member blocks its partitions this long; the broker allows no less.
-        "broker_session_timeout": 6.0,
+        "broker_session_timeout": SESSION_S,
         "broker_heartbeat_interval": 1.0,
         "broker_rebalance_timeout": 20.0,
         "broker_request_timeout": 30.0,

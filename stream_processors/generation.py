@@ -67,8 +67,8 @@ class Generation:
         for each in ranges:
             partition = self.partition(topic, each.partition)
             partition.committed = each.committed
-            if each.committed >= 0:
-                partition.next_offset = max(each.committed, each.start)
+            # Also where nothing is committed yet: whatever comes first must be this.
+            partition.next_offset = max(each.committed, each.start)
         self.ready.set()
 
     def end(self) -> None:

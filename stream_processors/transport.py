@@ -30,6 +30,22 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
         consumer._fetch_max_bytes = FETCH_MAX_BYTES
         return consumer
 
+    async def seek_to_committed(self) -> Any:
+        """Go back also where nothing is committed yet.
+
+        Faust throws away what it fetched while a rebalance is under way, and seeks
+        back; aiokafka leaves a partition without a committed offset where it was.
+        """
+        return await self.call_thread(self._seek_back)
+
+    async def _seek_back(self) -> Any:
+        consumer = self._ensure_consumer()
+        found = await consumer.seek_to_committed()
+        fresh = {tp for tp, offset in found.items() if not offset}
+        if fresh := fresh & consumer.assignment():
+            await consumer.seek_to_beginning(*fresh)
+        return found
+
     async def _fetch_records(
         self,
         consumer: Any,

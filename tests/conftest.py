@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -15,11 +16,27 @@ from infra.cluster.local import Endpoints, LocalCluster
 from infra.kafka.topic_admin import TopicConfig, delete_topics, ensure_topics
 from infra.settings import Settings
 
-# How long an example takes says how busy the machine is.
-hypothesis.settings.register_profile("any-machine", deadline=None)
+# How long an example takes, and to make it, says how busy the machine is.
+hypothesis.settings.register_profile(
+    "any-machine",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("any-machine")
 
 MakeTopic = Callable[..., str]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported, and the tests, stay: nobody need look for garbage there."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
 
 # What a developer has set must not leak into the tests, except the cache of jars.
 _KEPT_VARIABLES = {"ROLLSTREAM_CACHE_DIR"}
@@ -83,8 +100,8 @@ def make_topic(settings: Settings) -> Iterator[MakeTopic]:
     def make(partitions: int = 1, **config: str) -> str:
         name = f"rollstream.test-{uuid.uuid4().hex[:12]}"
         values = {key.replace("_", "."): value for key, value in config.items()}
-        ensure_topics(settings, [TopicConfig(name, partitions, values)])
         names.append(name)
+        ensure_topics(settings, [TopicConfig(name, partitions, values)])
         return name
 
     yield make

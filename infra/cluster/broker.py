@@ -32,7 +32,7 @@ JVM_OPTIONS = (
     "-XX:+UseSerialGC",
 )
 
-_FORMAT_TIMEOUT_S = 60.0
+_FORMAT_TIMEOUT_S = 120.0
 _MIB = 2**20
 
 

@@ -25,10 +25,11 @@ from infra.cluster.state import ClusterState, write_state
 from infra.errors import ClusterError
 from infra.settings import Settings
 
-# Generous: a laptop that is swapping still starts; a broken one fails at once anyway.
-_READY_TIMEOUT_S = 60.0
+# Generous: on a laptop that is swapping, or has other work for all its cores, a start
+# took a minute; a broken one fails at once anyway.
+_READY_TIMEOUT_S = 180.0
 # How long a running service may be silent before it counts as hung.
-_ADOPT_TIMEOUT_S = 15.0
+_ADOPT_TIMEOUT_S = 30.0
 # What was started for nothing has no data worth a long goodbye.
 _ABANDON_TIMEOUT_S = 1.0
 # The share of the stop time that Kafka gets; ZooKeeper has little to write.

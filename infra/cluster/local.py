@@ -31,7 +31,7 @@ from infra.errors import ClusterError
 from infra.settings import Settings
 
 # Another start or stop is under way: a first start on a slow machine at the most.
-_LOCK_TIMEOUT_S = 90.0
+_LOCK_TIMEOUT_S = 240.0
 
 
 @dataclass(frozen=True)

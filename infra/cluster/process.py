@@ -17,7 +17,8 @@ import psutil
 from infra.errors import ClusterError
 
 _POLL_S = 0.02
-_KILL_TIMEOUT_S = 5.0
+# A large process on a busy machine takes its time to go.
+_KILL_TIMEOUT_S = 30.0
 
 # Children of this process: kept to be reaped, and so that none is a zombie.
 _children: dict[int, subprocess.Popen[bytes]] = {}

@@ -19,10 +19,12 @@ from typing import Any
 
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import (
+    ConnectionLoss,
     KazooException,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
+    WriterNotClosedException,
 )
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.retry import KazooRetry, RetryFailedError
@@ -42,6 +44,8 @@ from infra.settings import Settings
 SESSION_S = 10.0
 # A session ends up to a tick late, later still where the machine is busy.
 CLAIM_WAIT_S = 1.5 * SESSION_S
+# One that is there answers at once, but on a busy machine it may stand still for 10 s.
+CONNECT_S = 30.0
 # kazoo waits up to a minute between its tries: longer than many an outage.
 MAX_RECONNECT_S = 1.0
 # What a session has left must be enough for what is done in its name.
@@ -89,7 +93,7 @@ class Coordination:
         self._closed = threading.Event()
         self._client.add_listener(self._on_state)
 
-    def start(self, timeout_s: float = 10.0) -> None:
+    def start(self, timeout_s: float = CONNECT_S) -> None:
         """Connect; raises RollstreamError when ZooKeeper does not answer."""
         try:
             self._client.start(timeout=timeout_s)
@@ -125,7 +129,11 @@ class Coordination:
         """Remove our nodes and disconnect."""
         self._closed.set()
         self._lost.set()
-        self._client.stop()
+        try:
+            self._client.stop()
+        except WriterNotClosedException:
+            # No answer to our goodbye: the session ends by itself, some seconds later.
+            return
         self._client.close()
 
     def register_agent(self, facts: bytes = b"") -> None:
@@ -155,10 +163,20 @@ class Coordination:
             if value is not None and node.rpartition("/")[2] not in found:
                 self._write(node, value)
 
-    def claim_experiment(self, experiment: str, wait_s: float = CLAIM_WAIT_S) -> None:
+    def claim_experiment(
+        self,
+        experiment: str,
+        wait_s: float = CLAIM_WAIT_S,
+        answer_s: float = CONNECT_S,
+    ) -> None:
         """Be the only one to run an experiment.
 
         A run that was killed keeps its claim until its session ends: waits for that.
+
+        Args:
+            experiment: its name.
+            wait_s: how long another's claim is waited for.
+            answer_s: how long each answer of ZooKeeper is.
 
         Raises:
             AlreadyRuns: somebody else does, and goes on doing so.
@@ -166,14 +184,14 @@ class Coordination:
         """
         path, until_s = f"{RUNS}/{experiment}", time.monotonic() + wait_s
         # Answers get lost on the way, and sessions end: asked again.
-        retry = KazooRetry(max_tries=-1, max_delay=MAX_RECONNECT_S, deadline=wait_s)
+        retry = KazooRetry(max_tries=-1, max_delay=MAX_RECONNECT_S, deadline=answer_s)
         try:
             while not retry(self._try_claim, path):
                 if not retry(self._wait_gone, path, until_s):
                     retry(self._refuse, experiment)
         except RetryFailedError as exc:
             raise RollstreamError(
-                f"ZooKeeper: expected answers within {wait_s:.0f} s, found none",
+                f"ZooKeeper: expected answers within {answer_s:.0f} s, found none",
                 "`rollstream doctor` shows what is reachable",
             ) from exc
 
@@ -233,8 +251,14 @@ class Coordination:
 
     def _is_ours(self, path: str) -> bool:
         found = self._client.exists(path)
-        session, _ = self._client.client_id or (None, b"")
-        return found is not None and found.ephemeralOwner == session
+        return found is not None and found.ephemeralOwner == self._session()
+
+    def _session(self) -> int:
+        """Return our session; raises ConnectionLoss while it is not known."""
+        known = self._client.client_id
+        if known is None:  # the connection was lost since the last answer
+            raise ConnectionLoss
+        return int(known[0])
 
     def _wait_gone(self, path: str, until_s: float) -> bool:
         gone = threading.Event()
@@ -259,8 +283,7 @@ class Coordination:
 
     def _write(self, path: str, value: bytes | None) -> None:
         # An ephemeral node of a session that ended would vanish under us: make anew.
-        found = self._client.exists(path)
-        session, _ = self._client.client_id
+        found, session = self._client.exists(path), self._session()
         if path in self._claims and found:
             if found.ephemeralOwner == session:
                 return  # not for a moment may it be free

@@ -17,7 +17,8 @@ EXIT_UNKNOWN = 255
 
 # After their server's death children stop by themselves; who has not by then hangs.
 ORPHANS_S = 15.0
-_UNTOLD_S = 2.0
+# Its server tells at once, but for one that is frozen, or has waited for a core.
+_UNTOLD_S = 8.0
 _POLL_S = 0.01
 
 
@@ -42,7 +43,9 @@ class ForkedProcess:
         if self.returncode is None:
             code = self._server.code_of(self.pid)
             if code is None and self._is_untold():
-                code = EXIT_UNKNOWN
+                # It may have told just now, with its last words.
+                code = self._server.code_of(self.pid)
+                code = EXIT_UNKNOWN if code is None else code
             if code is not None:
                 self.returncode = code
                 os.close(self._pidfd)

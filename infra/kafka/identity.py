@@ -42,14 +42,16 @@ def read_topic_identity(
     return found
 
 
-def find_topic(admin: AdminClient, topic: str) -> TopicIdentity | None:
+def find_topic(
+    admin: AdminClient, topic: str, timeout_s: float = _TIMEOUT_S
+) -> TopicIdentity | None:
     """Return a topic's identity; None when there is no such topic.
 
     Raises:
         KafkaUnavailable: the brokers do not answer.
     """
     try:
-        return read_topic_identity(admin, topic)
+        return read_topic_identity(admin, topic, timeout_s)
     except (KafkaException, TimeoutError) as exc:
         raise KafkaUnavailable(
             f"nothing is known of {topic}: the brokers do not answer",

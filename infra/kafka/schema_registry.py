@@ -23,7 +23,7 @@ from schemas.subjects import (
 )
 from schemas.topics import SCHEMAS, topic_name
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 _ATTEMPTS = 10
 _log = logging.getLogger("rollstream.schemas")
 

@@ -24,7 +24,7 @@ from infra.settings import Settings
 from schemas.records import EpisodesFinished, Evaluation, MetricsPoint
 from schemas.topics import METRICS, topic_name
 
-_TIMEOUT_S = 10.0
+_TIMEOUT_S = 20.0
 _BATCH = 2_000
 _EPISODES = 100
 

@@ -20,7 +20,7 @@ from schemas.topics import POLICIES, REPLAY, TRAJECTORIES, topic_name
 from tests.chaos.evidence import Address, Evidence, Logged, Published
 
 KINDS = {"trajectories": TRAJECTORIES, "replay": REPLAY}
-_NO_PROGRESS_S = 30.0
+_NO_PROGRESS_S = 60.0
 
 
 def collect(settings: Settings, experiment: Experiment, run_id: str) -> Evidence:

@@ -13,6 +13,9 @@ Address = tuple[int, int]  # partition, offset
 Version = tuple[int, int]  # epoch, version
 Key = tuple[int, int]  # of a checkpoint: epoch, number
 
+HEALED_WITHIN_S = 60.0
+"""What is promised of a machine that has nothing else to do."""
+
 
 @dataclass(frozen=True)
 class Logged:
@@ -88,11 +91,13 @@ class Healed:
         took_s: until nothing was left to read, or the wait was given up.
         is_drained: whether nothing was left.
         lag: as the roles report it, by position; None: unknown.
+        within_s: how long it may take.
     """
 
     took_s: float
     is_drained: bool
     lag: dict[str, int | None] = field(default_factory=dict)
+    within_s: float = HEALED_WITHIN_S
 
 
 @dataclass

@@ -48,7 +48,7 @@ class Following(threading.Thread):
     def finish(self) -> None:
         """End."""
         self._over.set()
-        self.join(30.0)
+        self.join(120.0)
 
     def add_to(self, evidence: Evidence) -> None:
         """Put what a fresh reader no longer finds before what it does."""

@@ -14,7 +14,7 @@ from tests.chaos.collecting import wait_until
 from tests.chaos.evidence import Injected
 from tests.chaos.supervision import HarmedSupervisor
 
-_BETWEEN_LIVES_S = 30.0
+_BETWEEN_LIVES_S = 120.0
 
 
 class Harm:
@@ -111,7 +111,7 @@ class Harm:
         """Wait until a condition holds; an AssertionError says what did not come."""
         wait_until(ready, timeout_s, what, 0.1)
 
-    def wait_for_end(self, pid: int, timeout_s: float = 30.0) -> None:
+    def wait_for_end(self, pid: int, timeout_s: float = 60.0) -> None:
         """Wait until a process has ended and the supervisor has seen it."""
         self.wait_until(
             lambda: any(end.pid == pid for end in self.supervisor.ended),

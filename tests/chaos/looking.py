@@ -102,7 +102,7 @@ class Looking(Harm):
         acked: int = 0,
         trained: int = 0,
         updates: int = 0,
-        timeout_s: float = 60.0,
+        timeout_s: float = 180.0,
     ) -> None:
         """Wait until so many more steps are acknowledged, and learnt from."""
         more = {"acked": acked, "trained": trained, "updates": updates}

@@ -77,7 +77,7 @@ class Proxy:
         """Closes every connection and stops."""
         self._call(self._shut_down())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10.0)
+        self._thread.join(60.0)
         self._loop.close()
 
     def __enter__(self) -> Self:

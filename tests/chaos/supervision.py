@@ -6,7 +6,6 @@ with the first failure in a minute, however often. All other exits count as ther
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import signal
@@ -96,12 +95,11 @@ class HarmedSupervisor(Supervisor):
         self.poll()
 
     def kill_all(self) -> None:
-        """End whatever is there, frozen or not."""
+        """End whatever is there, frozen or not, and what is not started yet."""
         with self._lock:
             self.held.update(self._children)
-            for pid in self.pids().values():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            for child in self._children.values():
+                child.process.kill()
             for child in self._children.values():
                 child.process.wait()
             self._own_spawner.close()

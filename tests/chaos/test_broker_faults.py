@@ -25,7 +25,7 @@ from tests.chaos.brokers import (
 )
 from tests.chaos.checks import assert_clean, check_all
 from tests.chaos.evidence import Evidence
-from tests.chaos.harness import Harness
+from tests.chaos.harness import SHARED_S, Harness
 from tests.chaos.recovery import recoveries_s
 from tests.chaos.three_brokers import three_brokers
 
@@ -181,6 +181,7 @@ def obeyed(harness: Harness) -> bool:
     return any(list(life.of("order")) for life in harness.journals.lives("learner"))
 
 
+@pytest.mark.timeout(900)
 def test_a_broker_that_is_killed_once_loses_nothing(
     settings: Settings, local_cluster: LocalCluster, tmp_path: Path, record_fault
 ) -> None:
@@ -192,6 +193,6 @@ def test_a_broker_that_is_killed_once_loses_nothing(
         local_cluster.restart_broker()
         note_back(harness, "kill")
         harness.wait_for_progress(acked=300, trained=300)
-        evidence = harness.finish()
+        evidence = harness.finish(SHARED_S, SHARED_S)
     record_fault("F09 (short)", evidence, injected=1)
     assert_clean(evidence)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -87,7 +88,8 @@ def test_the_data_plane_flows_while_zookeeper_is_away(
     settings: Settings,
     record_fault,
 ) -> None:
-    name = harm.__name__.replace("_", "-")
+    what = harm.__name__.replace("_", "-")
+    name = f"{what}-{secrets.token_hex(3)}"
     run = launch(name)
     run.wait_for(lambda: run.figures()[1] > 0)
     roles = run.roles()
@@ -104,9 +106,9 @@ def test_the_data_plane_flows_while_zookeeper_is_away(
     assert "Traceback" not in run.log.read_text()
     note = f"{unrolls} batches while it was away; longest stall {stall_s:.1f} s"
     record_fault(
-        f"F28 ({name})",
+        f"F28 ({what})",
         nothing(name),
-        what=name,
+        what=what,
         injected=1,
         findings=0,
         note=note,
@@ -117,7 +119,7 @@ def survivor_of(run: Command, other: Command) -> Command:
     """The one of two runs that goes on; the second may have been first at the claim."""
     wait_until(
         lambda: run.process.poll() is not None or other.process.poll() is not None,
-        60.0,
+        120.0,
         "one of two runs gives way",
     )
     if run.process.poll() is None:
@@ -155,7 +157,7 @@ def test_a_frozen_run_that_comes_back_changes_nothing_once_another_has_its_claim
     launch: Launch, local_cluster: LocalCluster, settings: Settings, record_fault
 ) -> None:
     """It comes back while ZooKeeper is away, and cannot ask whose the claim is."""
-    name = "frozen-holder"
+    name = f"frozen-holder-{secrets.token_hex(3)}"
     old = launch(name)
     old.wait_for(lambda: old.figures()[1] > 0)
     theirs = children(old)

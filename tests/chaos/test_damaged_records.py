@@ -84,12 +84,12 @@ def test_processors_say_which_partition_is_damaged_and_read_the_others(
         wait_until(
             lambda: rig.committed()[1] >= NUM_RECORDS - 1, 90.0, "the other partition"
         )
-        wait_until(lambda: "corrupt-record" in rig.log(), 30.0, "it is told")
+        wait_until(lambda: "corrupt-record" in rig.log(), 90.0, "it is told")
         for worker in ("w0", "w1"):
             rig.put(StreamEnd(rig.name, "run1", worker, 1, "", 0))
         rig.flush()
         wait_until(
-            lambda: rig.committed()[1] == NUM_RECORDS + 1, 60.0, "what came later"
+            lambda: rig.committed()[1] == NUM_RECORDS + 1, 90.0, "what came later"
         )
         assert rig.committed()[0] <= damaged_offset(settings, rig.source)
         assert [child.poll() for child in children] == [None, None]
@@ -166,6 +166,7 @@ def test_a_learner_says_which_partition_is_damaged_and_reads_the_others(
         learner = rig.start_thread()
         rig.wait_for(lambda: rig.committed().get(1) == NUM_BATCHES, learner=learner)
         rig.wait_for(lambda: rig.committed().get(0) == damaged, learner=learner)
+        rig.wait_for(lambda: rig.events("corrupt-record"), learner=learner)
         (reason,) = rig.events("corrupt-record")
         assert f"{topic}[0]" in reason and f"offset {damaged} " in reason
         rig.send("w1", incarnations["w1"], NUM_BATCHES)

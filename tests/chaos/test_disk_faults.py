@@ -119,7 +119,7 @@ def test_a_full_disk_ends_the_broker_and_loses_nothing(
             free()
             cluster.restart_broker()
             note_back(harness, "full disk")
-            harness.wait_for_progress(acked=1_000, trained=1_000, timeout_s=90.0)
+            harness.wait_for_progress(acked=1_000, trained=1_000, timeout_s=120.0)
             evidence = harness.finish()
     finally:
         cluster.stop()

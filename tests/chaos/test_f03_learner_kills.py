@@ -25,7 +25,7 @@ def test_the_learner_dies_at_every_point_twice(
         for point in POINTS * 2:
             pid = harness.pid("learner")
             harness.order("learner", 0, point)
-            harness.wait_for_end(pid, 60.0)
+            harness.wait_for_end(pid, 120.0)
             harness.injected(f"at {point}", "learner", 0, pid)
             harness.wait_for_progress(updates=20, trained=200, timeout_s=120.0)
         harness.wait_for_load()

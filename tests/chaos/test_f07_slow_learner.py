@@ -27,9 +27,9 @@ def test_a_learner_that_is_slow_for_long_does_not_read_for_ever(
             harness.injected("slow", "learner", 0, harness.pid("learner"))
             harness.order("learner", 0, "update", str(2 * INTERVAL_S))
             harness.wait_until(
-                lambda n=number: len(orders(harness)) > n, 30.0, "the learner sleeps"
+                lambda n=number: len(orders(harness)) > n, 90.0, "the learner sleeps"
             )
-            harness.wait_for_progress(trained=500, updates=20, timeout_s=60.0)
+            harness.wait_for_progress(trained=500, updates=20, timeout_s=120.0)
         harness.wait_for_load()
         evidence = harness.finish()
     record_fault("F07", evidence, what="a learner's step takes 12 s")

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 import psutil
@@ -27,19 +28,23 @@ MAX_TOTAL_MB = 4_000
 MAX_WORKER_MB = 80
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("workers", "envs"), [(5, 1000), (50, 100)])
 def test_five_thousand_environments_stay_up(
     workers: int, envs: int, settings: Settings, tmp_path: Path, record_fault
 ) -> None:
-    name, log = f"cartpole-{workers}x{envs}", tmp_path / "run.log"
+    what, log = f"cartpole-{workers}x{envs}", tmp_path / "run.log"
+    name = f"{what}-{uuid.uuid4().hex[:8]}"
     wanted = ("spec.workers.replicas", workers), ("spec.workers.envsPerWorker", envs)
     sets = ("metadata.name", name), *wanted
     words = [word for path, value in sets for word in ("--set", f"{path}={value}")]
     command = [sys.executable, "-m", "rollstream.cli", "run", str(SAMPLE), "--json"]
-    with log.open("w") as stderr:
-        run = subprocess.Popen(
+    with (
+        log.open("w") as stderr,
+        subprocess.Popen(
             [*command, *words], stdout=subprocess.PIPE, stderr=stderr, text=True
-        )
+        ) as run,
+    ):
         try:
             pss_mb = watch(run, name, workers)
             out, _ = run.communicate(timeout=END_S)
@@ -63,7 +68,7 @@ def test_five_thousand_environments_stay_up(
         f"{sum(pss_mb.values()):.0f} MB"
     )
     nothing = Evidence(name, n_step=0, gamma=0.0, reward_scale=0.0)
-    record_fault(name, nothing, what="load", injected=0, findings=0, note=note)
+    record_fault(what, nothing, what="load", injected=0, findings=0, note=note)
 
 
 def watch(run: subprocess.Popen[str], name: str, workers: int) -> dict[str, float]:

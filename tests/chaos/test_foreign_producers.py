@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from infra.kafka import open_transactions
 from infra.kafka.clients import make_producer
 from infra.kafka.dead_letters import dead_letter, read_letters
 from rollstream.peek_command import peek
@@ -27,9 +28,13 @@ from tests.integration.pipeline_rig import (
     wait,
     wait_until,
 )
+from tests.integration.processor_rig import PATIENT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.chaos]
 
+# Told after seconds: that nothing of ours stays open for longer is another matter.
+WAIT_S = 2.0
+SOON = f"import infra.kafka.open_transactions as told\ntold.WAIT_S = {WAIT_S}\n"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -41,6 +46,8 @@ def begin(rig, *records, **overrides):
         overrides={
             "transactional.id": f"{rig.name}-foreign",
             "message.timeout.ms": 60_000,
+            # It stays open for as long as a test needs.
+            "transaction.timeout.ms": 600_000,
             **overrides,
         },
     )
@@ -54,12 +61,13 @@ def begin(rig, *records, **overrides):
 
 @pytest.mark.parametrize("role", ["processor", "learner"])
 def test_an_open_transaction_is_told_and_nothing_behind_it_is_skipped(
-    rig, capsys, role
+    rig, capsys, monkeypatch, role
 ):
+    monkeypatch.setattr(open_transactions, "WAIT_S", WAIT_S)
     worker = rig.start_worker(0)
     topic = TRAJECTORIES if role == "processor" else REPLAY
     put_unrolls(rig, "w0", worker, *range(4))
-    with processor(rig) as child:
+    with processor(rig, PATIENT + SOON) as child:
         learner = rig.start_thread()
         wait(rig, learner, env_steps=3 * ROWS)
         foreign = begin(rig, (topic, 0, b"nothing of ours"))
@@ -91,7 +99,7 @@ def test_nothing_that_was_aborted_is_seen_whatever_its_codec(rig, capsys):
             rig.name, SourceRef(rig.topic(TRAJECTORIES), 0, 0), "r", "e", b"", b"", 0, 0
         )
     )
-    with processor(rig) as child:
+    with processor(rig, PATIENT) as child:
         learner = rig.start_thread()
         for sequence, codec in enumerate(CODECS):
             put_unrolls(rig, "w0", worker, sequence)
@@ -110,9 +118,14 @@ def test_nothing_that_was_aborted_is_seen_whatever_its_codec(rig, capsys):
         put(rig, StreamEnd(rig.name, rig.run_id, "w0", worker, "done", 0))
         total = (len(CODECS) + 1) * ROWS
         wait(rig, learner, env_steps=total, lost_steps=0, duplicate_steps=0)
+        wait_until(
+            rig,
+            lambda: rig.metrics_of("processor").get("unrolls") == len(CODECS) + 1,
+            lambda: f"the processor tells of all: {rig.metrics_of('processor')}",
+            learner,
+        )
         assert child.poll() is None
         assert learner.stop() == 0
-    assert rig.metrics_of("processor")["unrolls"] == len(CODECS) + 1
     assert rig.metrics_of("processor")["dead_letters"] == 0
     assert read_letters(rig.settings, rig.name) == []
     assert len(list(records(rig, REPLAY))) == len(CODECS) + 1
@@ -125,7 +138,7 @@ def test_nothing_that_was_aborted_is_seen_whatever_its_codec(rig, capsys):
         rig.sender, rig.context("processor"),
         SourceRef(rig.topic(TRAJECTORIES), 0, 5), b"w0", b"bad", "a real one",
     )  # fmt: skip
-    rig.sender.flush(30)
+    assert rig.sender.flush(60) == 0
     assert [each.record.error for each in read_letters(rig.settings, rig.name)] == [
         "a real one"
     ]

@@ -13,6 +13,7 @@ import pytest
 from tests.chaos.proxy import Mode, Proxy
 
 SILENCE_S = 0.5
+PATIENCE_S = 60.0
 
 
 class Echo(socketserver.BaseRequestHandler):
@@ -51,7 +52,8 @@ def connect(proxy: Proxy) -> Iterator[Callable[[], socket.socket]]:
     opened: list[socket.socket] = []
 
     def open_one() -> socket.socket:
-        opened.append(socket.create_connection(("127.0.0.1", proxy.port), 10.0))
+        address = ("127.0.0.1", proxy.port)
+        opened.append(socket.create_connection(address, PATIENCE_S))
         return opened[-1]
 
     yield open_one
@@ -81,11 +83,11 @@ def is_silent(connection: socket.socket) -> bool:
     except TimeoutError:
         return True
     finally:
-        connection.settimeout(10.0)
+        connection.settimeout(PATIENCE_S)
     return False
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
+def wait_until(condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline_s
@@ -131,7 +133,8 @@ def test_a_half_open_proxy_accepts_and_never_answers(server, proxy, connect) -> 
     new = connect()
     for each in (old, new):
         each.sendall(b"lost")
-        assert is_silent(each)
+    wait_until(lambda: proxy.dropped_bytes == {"up": 8, "down": 0})
+    assert is_silent(old) and is_silent(new)
     assert server.seen == b"old"
     proxy.heal()
     for each in (old, new):
@@ -156,14 +159,18 @@ def test_dropped_responses_leave_the_requests_through(server, proxy, connect) ->
 
 def test_a_delay_holds_both_ways_and_does_not_limit_the_rate(proxy, connect) -> None:
     connection = connect()
-    proxy.slow_down(delay_ms=100)
+    proxy.slow_down(delay_ms=300)
     began_s = time.monotonic()
     say(connection, b"x")
-    assert 0.2 <= time.monotonic() - began_s < 1.0
+    assert time.monotonic() - began_s >= 0.6
+    data = b"x" * 2_000_000
+    sending = threading.Thread(target=connection.sendall, args=(data,))
     began_s = time.monotonic()
-    connection.sendall(b"x" * 100_000)  # seven chunks: they travel together
-    hear(connection, 100_000)
-    assert 0.2 <= time.monotonic() - began_s < 1.2
+    sending.start()
+    assert hear(connection, len(data)) == data
+    sending.join()
+    # 123 chunks travel together; one after the other they would take 37 s, each way.
+    assert 0.6 <= time.monotonic() - began_s < 30.0
 
 
 def test_the_rate_is_shared_by_all_connections(proxy, connect) -> None:
@@ -175,7 +182,7 @@ def test_the_rate_is_shared_by_all_connections(proxy, connect) -> None:
     for each in connections:
         assert hear(each, 50_000) == b"x" * 50_000
     # 100 kB take half a second in each direction; the two overlap but for a chunk.
-    assert 0.5 <= time.monotonic() - began_s < 3.0
+    assert 0.5 <= time.monotonic() - began_s < 20.0
 
 
 def test_reset_ends_what_is_open_and_leaves_what_follows(proxy, connect) -> None:
@@ -193,6 +200,6 @@ def test_reset_ends_what_is_open_and_leaves_what_follows(proxy, connect) -> None
 def test_a_server_that_is_away_is_an_end_of_the_connection(proxy, connect) -> None:
     away = Proxy(9)
     with away:
-        connection = socket.create_connection(("127.0.0.1", away.port), 10.0)
+        connection = socket.create_connection(("127.0.0.1", away.port), PATIENCE_S)
         assert connection.recv(1) == b""
         connection.close()

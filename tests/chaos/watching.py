@@ -59,7 +59,7 @@ class Watch(threading.Thread):
     def finish(self) -> None:
         """Take in the last metrics and end."""
         self._over.set()
-        self.join(30.0)
+        self.join(120.0)
 
     def _consumer(self, role: str) -> Consumer:
         return make_consumer(

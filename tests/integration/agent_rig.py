@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 import psutil
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
+from kazoo.retry import KazooRetry
 
 from infra.control.coordination import Coordination
 from infra.control.desired import PublishedExperiment
@@ -23,7 +25,7 @@ from infra.control.experiments import forget_experiment
 from infra.control.launching import launch
 from infra.control.plans import Plan, parse_plan
 from infra.control.statuses import read_states
-from infra.control.znodes import AGENTS, ASSIGNMENTS, EPOCH
+from infra.control.znodes import AGENTS, ASSIGNMENTS, EPOCH, there
 from infra.kafka.clients import Traffic, make_producer
 from infra.kafka.delivery import Sender
 from infra.kafka.reading import read_to_end
@@ -38,6 +40,8 @@ from tests.unit.test_experiment import SAMPLE
 
 # Busy machines: what takes seconds alone takes several times as long.
 PATIENCE_S = 90.0
+# The longest that ZooKeeper grants, for who looks on.
+SESSION_S = 20.0
 SMALL = (
     "spec.workers.envsPerWorker=2",
     "spec.workers.unrollLength=8",
@@ -74,12 +78,14 @@ def until(
 class AgentProcess:
     """`rollstream agent --json`, and what it says."""
 
+    module = "rollstream.cli"
+
     def __init__(self, log: Path, *arguments: str, **environment: str) -> None:
         self._out = log.with_suffix(".out")
         self._log = log
         with self._out.open("w") as out, log.open("w") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "rollstream.cli", "agent", "--json", *arguments],
+                [sys.executable, "-m", self.module, "agent", "--json", *arguments],
                 stdout=out,
                 stderr=err,
                 env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
@@ -107,7 +113,7 @@ class AgentProcess:
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
-    def stop(self, timeout_s: float = 30.0) -> int:
+    def stop(self, timeout_s: float = PATIENCE_S) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout_s)
 
@@ -131,10 +137,16 @@ class Fleet:
         self.settings = settings
         self._folder = folder
         self.agents: list[AgentProcess] = []
-        self._coordination = Coordination(settings)
-        self._coordination.start()
+        self._coordination = Coordination(settings, SESSION_S)
+        self._coordination.start(PATIENCE_S)
+        self._ask = KazooRetry(max_tries=-1, max_delay=1.0, deadline=PATIENCE_S)
         self.zk: KazooClient = self._coordination.client
         self.experiments: list[str] = []
+        self._suffix = secrets.token_hex(3)
+
+    def named(self, word: str) -> str:
+        """The name of an experiment: of no other test, and no earlier run of this."""
+        return f"{word}-{self._suffix}"
 
     def start(self, *arguments: str, **environment: str) -> AgentProcess:
         log = self._folder / f"agent-{len(self.agents)}.log"
@@ -147,19 +159,19 @@ class Fleet:
         return launch(self.settings, self._coordination, experiment).published
 
     def close(self) -> None:
-        for agent in self.agents:
-            agent.end()
-        until(
-            lambda: not any(self.processes(name) for name in self.experiments),
-            "the children of killed agents end",
-        )
-        # The next agents on this cluster must not take them on.
-        sender = Sender(
-            make_producer(self.settings, client_id="fleet", traffic=Traffic.CONTROL)
-        )
-        for name in self.experiments:
-            forget_experiment(sender, name)
-        self._coordination.close()
+        with contextlib.closing(self._coordination):
+            for agent in self.agents:
+                agent.end()
+            # The next agents on this cluster must not take them on.
+            sender = Sender(
+                make_producer(self.settings, client_id="fleet", traffic=Traffic.CONTROL)
+            )
+            for name in self.experiments:
+                forget_experiment(sender, name)
+            until(
+                lambda: not any(self.processes(name) for name in self.experiments),
+                "the children of killed agents end",
+            )
 
     def processes(self, experiment: str) -> dict[str, list[int]]:
         """Its processes by ``role/index``; more than one of a role is a fault."""
@@ -180,13 +192,14 @@ class Fleet:
         return found
 
     def _children(self, path: str) -> set[str]:
-        return set(self.zk.get_children(path)) if self.zk.exists(path) else set()
+        return set(there(lambda: self._ask(self.zk.get_children, path), []))
 
     def plans(self) -> dict[str, Plan]:
         found = {}
         for name in self._children(ASSIGNMENTS):
             with contextlib.suppress(NoNodeError):  # gone in this moment
-                found[name] = parse_plan(self.zk.get(f"{ASSIGNMENTS}/{name}")[0])
+                value, _ = self._ask(self.zk.get, f"{ASSIGNMENTS}/{name}")
+                found[name] = parse_plan(value)
         return found
 
     def placed(self, experiment: str) -> dict[str, str]:
@@ -199,17 +212,17 @@ class Fleet:
         }
 
     def registered(self, experiment: str) -> dict[str, dict[str, Any]]:
-        return self._coordination.live_roles(experiment)
+        found: dict[str, dict[str, Any]]
+        found = self._ask(self._coordination.live_roles, experiment)
+        return found
 
     def leader(self) -> str:
-        if self.zk.exists(EPOCH) is None:
-            return ""
-        value, _ = self.zk.get(EPOCH)
-        return value.decode()
+        value, _ = there(lambda: self._ask(self.zk.get, EPOCH), (b"", None))
+        return str(value.decode())
 
     def epoch(self) -> int:
-        found = self.zk.exists(EPOCH)
-        return found.version if found else -1
+        found = self._ask(self.zk.exists, EPOCH)
+        return int(found.version) if found else -1
 
     def alive(self) -> set[str]:
         return self._children(AGENTS)

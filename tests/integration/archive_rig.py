@@ -18,7 +18,12 @@ from schemas.codec import encode
 from schemas.topics import TRAJECTORIES
 from tests.integration.processor_rig import ROOT, Rig, wait_until
 
-END_S = 90.0
+END_S = 120.0
+_ROLE = """
+from archive import archiver
+archiver.LAST_S = archiver._FLUSH_S = 60.0  # a busy machine may stall for longer
+archiver.main()
+"""
 
 
 def environment(rig: Rig, archives: Path) -> dict[str, str]:
@@ -37,9 +42,9 @@ def environment(rig: Rig, archives: Path) -> dict[str, str]:
 @contextmanager
 def archiver(rig: Rig, archives: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
     """A process: ``rollstream`` with these words; none: the role."""
-    module = ["rollstream", *words] if words else ["archive.archiver", rig.name]
+    command = ["-m", "rollstream", *words] if words else ["-c", _ROLE, rig.name]
     child = subprocess.Popen(
-        [sys.executable, "-m", *module],
+        [sys.executable, *command],
         env=environment(rig, archives),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -64,6 +69,15 @@ def num_parts(folder: Path) -> int:
     if not (folder / "manifest.jsonl").exists():
         return 0
     return len(ArchiveSource(folder).manifest.parts)
+
+
+def wait_for_records(folder: Path, count: int) -> None:
+    def are_there() -> bool:
+        if not num_parts(folder):
+            return False
+        return sum(p.records for p in ArchiveSource(folder).manifest.parts) >= count
+
+    wait_until(are_there, END_S, f"{count} records")
 
 
 def wait_for_parts(folder: Path, count: int) -> None:

@@ -1,6 +1,7 @@
-"""A process that changes an experiment: adds 1 to its seed, so many times.
+"""A process that changes an experiment: adds 1 to its seed, so many times a round.
 
-Prints one line a change: the offset in force, or ``refused``.
+A line of input begins a round. Prints one line a change: the offset in force, or
+``refused``.
 """
 
 import sys
@@ -17,14 +18,14 @@ def main():
     with closing(SpecWriter(settings, name)) as writer:
         writer.read()
         print("ready", flush=True)
-        sys.stdin.readline()
-        for _ in range(times):
-            try:
-                done = writer.change(add_one)
-            except Contended:
-                print("refused", flush=True)
-            else:
-                print(done.published.offset, flush=True)
+        for _ in sys.stdin:
+            for _ in range(times):
+                try:
+                    done = writer.change(add_one)
+                except Contended:
+                    print("refused", flush=True)
+                else:
+                    print(done.published.offset, flush=True)
 
 
 def add_one(experiment):

@@ -6,7 +6,7 @@ import signal
 
 def interrupted(process):
     process.send_signal(signal.SIGINT)
-    return process.wait(30)
+    return process.wait(90)
 
 
 def lines_of(out):

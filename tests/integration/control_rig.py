@@ -1,25 +1,32 @@
 """Experiments in the topic without anybody who runs them."""
 
 import secrets
+import time
 from contextlib import closing
 
 import pytest
 
 from infra.control.coordination import Coordination
-from infra.control.deletion import clean_up
+from infra.control.deletion import Belongings, _groups, _remove
 from infra.control.desired import Desired, PublishedExperiment
 from infra.control.experiments import forget_experiment
 from infra.control.launching import launch
 from infra.control.statuses import publish_status
-from infra.kafka.clients import make_producer
+from infra.kafka.clients import make_admin, make_producer
 from infra.kafka.delivery import Sender
-from infra.kafka.reading import read_to_end
+from infra.kafka.reading import latest_by_key, read_to_end
+from infra.kafka.topic_description import cluster_metadata
+from infra.monitoring.live import live_agents
 from infra.monitoring.summary import Summary
 from schemas.codec import encode
 from schemas.experiment import from_values
 from schemas.records import ExperimentSpec
-from schemas.topics import EXPERIMENTS, topic_name
+from schemas.topics import EXPERIMENTS, PREFIX, STATUS, topic_name
 from tests.unit.test_experiment import values
+
+PATIENCE_S = 60.0
+# The longest that ZooKeeper grants: a machine that stands still takes nothing away.
+SESSION_S = 20.0
 
 
 class ControlRig:
@@ -28,9 +35,9 @@ class ControlRig:
     def __init__(self, settings):
         self.settings = settings
         self.sender = Sender(make_producer(settings, client_id="control-rig"))
-        self.coordination = Coordination(settings)
-        self.coordination.start(30.0)
         self.names = []
+        self.coordination = Coordination(settings, SESSION_S)
+        self.coordination.start(PATIENCE_S)
 
     def spec(self, name=None, **overrides):
         name = name or f"control-{secrets.token_hex(4)}"
@@ -49,6 +56,13 @@ class ControlRig:
         return self.sender.send_and_wait(
             topic_name(EXPERIMENTS), encode(record), experiment.name
         )
+
+    def wait_until_no_agent_lives(self):
+        """Those that other tests have killed are seen until their sessions end."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while live_agents(self.coordination):
+            assert time.monotonic() < deadline_s, "an agent is left"
+            time.sleep(0.1)
 
     def messages(self, name):
         topic = topic_name(EXPERIMENTS)
@@ -70,8 +84,19 @@ class ControlRig:
 
     def close(self):
         self.coordination.close()
+        # All at once: some tests have a hundred.
+        names = cluster_metadata(make_admin(self.settings)).topics
+        if topic_name(EXPERIMENTS) not in names:
+            return  # nobody has launched anything
+        ours = tuple(f"{PREFIX}{name}." for name in self.names)
+        keys = latest_by_key(self.settings, topic_name(STATUS))
+        left = Belongings(
+            tuple(each for each in names if each.startswith(ours)),
+            tuple(each for each in _groups(self.settings) if each.startswith(ours)),
+            tuple(each for each in keys if each.partition("/")[0] in self.names),
+        )
+        _remove(self.settings, left, lambda line: None)
         for name in self.names:
-            clean_up(self.settings, name)
             forget_experiment(self.sender, name)
 
 

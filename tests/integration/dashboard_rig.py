@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 import uuid
 from collections.abc import Iterator
@@ -123,15 +122,13 @@ def running_dashboard(settings: Settings, *arguments: str) -> Iterator[str]:
             raise AssertionError((line, child.communicate(timeout=60)))
         yield found[0]
         child.send_signal(signal.SIGINT)
-        began_s = time.monotonic()
         _, errors = child.communicate(timeout=60)
         assert child.returncode == 130, errors
-        assert errors == "", errors
-        assert time.monotonic() - began_s < 30
+        # A slow broker is told of, and nothing else.
+        assert all("answer" in line for line in errors.splitlines()), errors
     finally:
-        if child.poll() is None:
-            child.kill()
-            child.communicate()
+        child.kill()
+        child.communicate()
 
 
 def ask_json(url: str):

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,22 +16,27 @@ from archive.minari_import import SOURCE, MinariSource
 from infra.control.experiments import read_experiment
 from infra.kafka.clients import make_consumer
 from infra.kafka.reading import end_offsets
+from infra.settings import Settings
 from producers.spaces import describe
-from schemas.codec import decode
-from schemas.records import (
-    ReplayProgress,
-)
-from schemas.topics import LINEAGE, TRAJECTORIES, topic_name
+from schemas.topics import TRAJECTORIES, topic_name
 from tests.integration.replay_rig import PARTITIONS, ReplayRig
 from tests.unit.minari_datasets import CARTPOLE, described, episode, export
 from tests.unit.recorded_worlds import experiment_named
 
 ID = "human/cartpole-v3"
+Ended = tuple[int, str, str]
 TOPICS = f"spec.topics.partitions={PARTITIONS}"
 
 
 class ExchangeRig(ReplayRig):
     """Commands, and datasets in a folder of the test's own."""
+
+    def __init__(
+        self, settings: Settings, tmp_path: Path, rollstream: Callable[..., Ended]
+    ) -> None:
+        """``rollstream`` runs a command here: a process of its own takes seconds."""
+        super().__init__(settings, tmp_path)
+        self._rollstream = rollstream
 
     @property
     def root(self) -> Path:
@@ -45,10 +51,9 @@ class ExchangeRig(ReplayRig):
 
     def run(self, *words: str, code: int = 0) -> dict:
         """Run a command to its end; return the JSON that it prints."""
-        child = self.start_command_piped(*words)
-        out, err = child.communicate(timeout=240)
-        assert child.returncode == code, err.decode()[-3000:]
-        return json.loads(out) if code == 0 else {"error": err.decode()}
+        found, out, err = self._rollstream(*words)
+        assert found == code, err[-3000:]
+        return json.loads(out) if code == 0 else {"error": err}
 
     def start_command_piped(self, *words: str) -> subprocess.Popen[bytes]:
         child = subprocess.Popen(
@@ -90,10 +95,6 @@ class ExchangeRig(ReplayRig):
             for record in found:
                 by_worker.setdefault(record.worker, []).append(record)
             assert by_worker == expected[partition]
-
-    def standing(self, name: str) -> ReplayProgress | None:
-        found = [m for m in self.messages(LINEAGE, name) if m.key.startswith("replay/")]
-        return decode(found[-1].value, ReplayProgress) if found else None
 
     def ends(self, name: str) -> dict[int, int]:
         consumer = make_consumer(self.settings, group=None, client_id="rig-ends")

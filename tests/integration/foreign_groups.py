@@ -13,7 +13,12 @@ from aiokafka.protocol.group import (
     LeaveGroupRequest,
     SyncGroupRequest,
 )
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 
 from infra.kafka.clients import (
     faust_broker_settings,
@@ -35,32 +40,69 @@ def produce(settings, topic, partition, count):
 def produce_in_transaction(settings, topic, partition, count):
     """Append records, and the mark that they are committed."""
     producer = make_transactional(settings, f"{topic}-foreign", "foreign")
-    producer.init_transactions(60)
-    producer.begin_transaction()
-    for number in range(count):
-        producer.produce(topic, str(number).encode(), partition=partition)
-    commit(producer)
+    where = TopicPartition(topic, partition)
+    with closing(make_consumer(settings, group=None, client_id="foreign")) as consumer:
+        _, end = consumer.get_watermark_offsets(where, 60)
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        for number in range(count):
+            producer.produce(topic, str(number).encode(), partition=partition)
+        commit(producer)
+        # The mark comes a moment after the news that it will.
+        deadline_s = time.monotonic() + 60
+        while consumer.get_watermark_offsets(where, 60)[1] < end + count + 1:
+            assert time.monotonic() < deadline_s, "expected a mark"
+            time.sleep(0.02)
+
+
+# Of a coordinator that has only just been made, or is slow.
+_PASSING = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError._TIMED_OUT,
+)
 
 
 def commit_offsets(settings, group, topic, offsets):
     """Commit offsets, by partition, as a consumer without partitions would."""
     with closing(make_consumer(settings, group=group, client_id="foreign")) as consumer:
         places = [TopicPartition(topic, *place) for place in offsets.items()]
-        consumer.commit(offsets=places, asynchronous=False)
+        commit_with(consumer, places)
+
+
+def commit_with(consumer, places):
+    """Commit offsets, as soon as a coordinator takes them."""
+    deadline_s = time.monotonic() + 60
+    while True:
+        try:
+            consumer.commit(offsets=places, asynchronous=False)
+            return
+        except KafkaException as exc:
+            if exc.args[0].code() not in _PASSING or time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.1)
 
 
 @contextmanager
 def member(settings, group, topic):
     """Be the only member of a group, with all partitions."""
-    more = {"auto.offset.reset": "earliest"}
+    # Its session outlasts a machine that stands still for a while.
+    more = {"auto.offset.reset": "earliest", "session.timeout.ms": 60_000}
     consumer = make_consumer(settings, group=group, client_id="member", overrides=more)
+    deadline_s = time.monotonic() + 60
     with closing(consumer):
         consumer.subscribe([topic])
-        deadline_s = time.monotonic() + 60
         while not consumer.assignment():
             assert time.monotonic() < deadline_s, "expected to get partitions"
             consumer.poll(0.1)
         yield consumer
+    # Who leaves does not wait for a slow coordinator to have heard of it.
+    admin, deadline_s = make_admin(settings), time.monotonic() + 60
+    while admin.describe_consumer_groups([group])[group].result(60).members:
+        assert time.monotonic() < deadline_s, "expected to have left"
+        time.sleep(0.05)
 
 
 @contextmanager
@@ -70,13 +112,16 @@ def odd_member(settings, group, assignment):
     hosts = collect_hosts(config.pop("bootstrap_servers"))
 
     async def joined():
-        connection = await create_conn(*hosts[0][:2], **config)
-        found = await connection.send(FindCoordinatorRequest(group, 0))
-        connection.close()
+        deadline_s = time.monotonic() + 60
+        with closing(await create_conn(*hosts[0][:2], **config)) as connection:
+            asked = FindCoordinatorRequest(group, 0)
+            # The first group of a cluster waits until offsets can be kept.
+            while (found := await connection.send(asked)).error_code:
+                assert time.monotonic() < deadline_s, f"error {found.error_code}"
+                await asyncio.sleep(0.1)
         connection = await create_conn(found.host, found.port, **config)
         own = [("own", b"")]
         join = JoinGroupRequest(group, 60_000, 60_000, "", None, "consumer", own)
-        deadline_s = time.monotonic() + 60
         while (answer := await connection.send(join)).error_code:
             assert time.monotonic() < deadline_s, f"error {answer.error_code}"
             name = getattr(answer, "member_id", "")
@@ -88,11 +133,13 @@ def odd_member(settings, group, assignment):
 
     with closing(asyncio.new_event_loop()) as loop:
         connection, name = loop.run_until_complete(joined())
-        yield
-        leave = LeaveGroupRequest(group, name)
-        loop.run_until_complete(connection.send(leave))
-        connection.close()
-        loop.run_until_complete(asyncio.sleep(0))
+        try:
+            yield
+            leave = LeaveGroupRequest(group, name)
+            loop.run_until_complete(connection.send(leave))
+        finally:
+            connection.close()
+            loop.run_until_complete(asyncio.sleep(0))
 
 
 def commit_many(settings, offsets_of, topic):
@@ -124,7 +171,11 @@ def _is_committed(future):
 
 
 def forget(settings, groups):
-    """Delete groups without members."""
+    """Delete groups without members, those of them that there are."""
     admin = make_admin(settings)
     for future in admin.delete_consumer_groups(list(groups)).values():
-        future.result(60)
+        try:
+            future.result(60)
+        except KafkaException as exc:
+            if exc.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+                raise

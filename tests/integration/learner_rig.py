@@ -1,11 +1,8 @@
-"""A learner process without environments: batches that a test makes up, and records.
+"""A learner process without environments: batches that a test makes up, and records."""
 
-The batches have CartPole's shapes; their observations carry who, when and where.
-"""
-
+import contextlib
 import json
 import os
-import secrets
 import signal
 import subprocess
 import sys
@@ -13,8 +10,8 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import Future
+from pathlib import Path
 
-import numpy as np
 import pytest
 
 from infra.control.experiments import new_run_id, publish_experiment
@@ -23,24 +20,17 @@ from infra.control.role import RoleContext, StopRequest
 from infra.kafka.clients import make_consumer, make_producer
 from infra.kafka.delivery import Sender
 from infra.kafka.reading import committed_offsets, read_to_end
-from learner import actor_graph, loop
+from learner import actor_graph, loop, train
 from learner.actor_graph import export_actor
 from learner.checkpoint import CheckpointStore
 from learner.train import run
 from schemas.codec import decode_any, encode
-from schemas.experiment import from_values
 from schemas.records import (
-    NO_POLICY,
     Credit,
-    EnvDescription,
     Event,
     MetricsPoint,
     PolicyVersion,
-    SourceRef,
-    SpaceField,
-    TransitionBatch,
 )
-from schemas.tensors import pack
 from schemas.topics import (
     CREDITS,
     DEAD_LETTERS,
@@ -48,86 +38,16 @@ from schemas.topics import (
     METRICS,
     POLICIES,
     REPLAY,
-    TRAJECTORIES,
-    topic_name,
     worker_index,
 )
+from tests.integration.bundled_export import bundled_or
+from tests.integration.learner_batches import ENV, experiment, make_batch
 
-ENV = EnvDescription(
-    "CartPole-v1",
-    (SpaceField("", "box", "<f4", (4,), pack(np.full(4, -9, "<f4")),
-                pack(np.full(4, 9, "<f4"))),),
-    (SpaceField("", "discrete", "<i8", (), n=(2,), start=(0,)),),
-    500,
-    "sync",
-    {"gymnasium": "1.4.0"},
-)  # fmt: skip
+__all__ = ["ENV", "PATIENT_S", "Rig", "cached_export", "experiment", "make_batch"]
 
-
-def experiment(name=None, **learner):
-    """Small and quick: partitions 2, 2 workers of 8 environments, T = 8, n = 3."""
-    return from_values(
-        {
-            "apiVersion": "rollstream/v1",
-            "kind": "Experiment",
-            "metadata": {"name": name or f"learner-{secrets.token_hex(4)}"},
-            "spec": {
-                "env": {"id": "CartPole-v1"},
-                "workers": {"replicas": 2, "envsPerWorker": 8, "unrollLength": 8},
-                "processor": {"nStep": 3},
-                "learner": {
-                    "network": {"hidden": [16]},
-                    "replay": {"capacity": 8192, "minSize": 128},
-                    "batchSize": 32,
-                    "samplesPerInsert": 1,
-                    "checkpointIntervalS": 0.3,
-                }
-                | learner,
-                "topics": {"partitions": 2},
-            },
-        }
-    )
-
-
-def make_batch(name, run_id, worker, incarnation, sequence, steps=8, envs=8, **changes):
-    """A batch as a processor writes it, n = 3, no episode ends; one row not valid."""
-    rng = np.random.default_rng([worker_index(worker), incarnation, sequence])
-    rows = (steps, envs)
-    valid = np.ones(rows, bool)
-    valid[0, 0] = False
-    observations = rng.normal(size=(steps + 1, envs, 4)).astype("<f4")
-    values = {
-        "experiment": name,
-        "run_id": run_id,
-        "worker": worker,
-        "incarnation": incarnation,
-        "sequence": sequence,
-        "first_step": sequence * steps,
-        "num_steps": steps,
-        "num_envs": envs,
-        "policy": NO_POLICY,
-        "produced_at_ms": time.time_ns() // 1_000_000,
-        "end_of_stream": False,
-        "source": SourceRef(topic_name(TRAJECTORIES, name), 0, sequence),
-        "n_step": 3,
-        "gamma": 0.99,
-        "reward_scale": 0.1,
-        "observations": {"": pack(observations)},
-        "actions": {"": pack(rng.integers(0, 2, rows))},
-        "rewards": pack(np.ones(rows, "<f4")),
-        "terminated": pack(np.zeros(rows, bool)),
-        "truncated": pack(np.zeros(rows, bool)),
-        "valid": pack(valid),
-        "episodes": pack(np.zeros(envs, "<i8")),
-        "states": {},
-        "behaviour": {},
-        "infos": {},
-        "returns": pack(np.full(rows, 0.297, "<f4")),
-        "discounts": pack(np.full(rows, 0.97, "<f4")),
-        "bootstrap_steps": pack(np.where(valid, 3, 0).astype("<i4")),
-        "priorities": pack(np.full(rows, np.nan, "<f4")),
-    }
-    return TransitionBatch(**{**values, **changes})
+ROOT = Path(__file__).parents[2]
+PATIENT_S = 60.0
+"""A machine may stall for longer than the few seconds a learner has to stop in."""
 
 
 class LearnerThread:
@@ -151,13 +71,18 @@ class LearnerThread:
             return None
         return repr(self._future.exception() or self._future.result())
 
-    def result(self, timeout_s=120.0):
+    def result(self, timeout_s=200.0):
         """Its exit code; raises what it raised."""
         return self._future.result(timeout_s)
 
     def stop(self):
         self.stop_request.set("the test")
-        return self.result(60.0)
+        return self.result()
+
+    def end(self):
+        """Stop it, however it ends: nothing of it may go on in the next test."""
+        self.stop_request.set("the end of the test")
+        self._thread.join(PATIENT_S)
 
 
 class Rig:
@@ -193,7 +118,10 @@ class Rig:
             self.send_bytes(encode(batch), worker)
             rows = int(batch.valid.array().sum())
             self.journal[worker, incarnation, sequence] = rows
-        self.sender.flush(30)
+        self.flush()
+
+    def flush(self):
+        assert self.sender.flush(PATIENT_S) == 0
 
     def send_bytes(self, value, worker="w0"):
         partition = worker_index(worker) % self.experiment.spec.topics.partitions
@@ -209,15 +137,13 @@ class Rig:
 
     def start_learner(self, prelude=""):
         """Start the role's process; ``prelude`` is Python that runs in it first."""
-        code = (
-            f"{prelude}\nfrom infra.control.role import role_main\n"
-            "from learner.train import run\nrole_main('learner', run)\n"
-        )
+        code = f"{_PATIENTLY}\n{prelude}\nrole_main('learner', train.run)\n"
         process = subprocess.Popen(
             [sys.executable, "-c", code, self.name, "--index", "0"],
             env={
                 **os.environ,
                 "OMP_NUM_THREADS": "1",
+                "PYTHONPATH": str(ROOT),
                 "ROLLSTREAM_DATA_DIR": str(self.settings.data_dir),
             },
         )
@@ -246,11 +172,14 @@ class Rig:
 
     def records(self, topic, kind):
         found = []
-        for message in read_to_end(self.settings, self.topic(topic)):
+        for message in self.messages(topic):
             record = decode_any(message.value)
             if isinstance(record, kind):
                 found.append(record)
         return found
+
+    def messages(self, topic):
+        return read_to_end(self.settings, self.topic(topic), timeout_s=PATIENT_S)
 
     def metrics(self, incarnation=None):
         """The newest metrics of the learner, as a dict; {} before the first."""
@@ -274,10 +203,7 @@ class Rig:
         return [e.reason for e in self.records(EVENTS, Event) if e.kind == kind]
 
     def dead_letters(self):
-        return [
-            decode_any(m.value)
-            for m in read_to_end(self.settings, self.topic(DEAD_LETTERS))
-        ]
+        return [decode_any(message.value) for message in self.messages(DEAD_LETTERS)]
 
     def credits(self):
         return self.records(CREDITS, Credit)
@@ -291,8 +217,10 @@ class Rig:
             self.settings, group=self.context().group(), client_id="rig-group"
         )
         partitions = range(self.experiment.spec.topics.partitions)
-        found = committed_offsets(consumer, topic or self.topic(REPLAY), partitions)
-        consumer.close()
+        with contextlib.closing(consumer):
+            found = committed_offsets(
+                consumer, topic or self.topic(REPLAY), partitions, PATIENT_S
+            )
         return {p: offset for p, offset in found.items() if offset >= 0}
 
     def wait_for(self, condition, timeout_s=120.0, learner=None):
@@ -305,7 +233,7 @@ class Rig:
             time.sleep(0.1)
         return result
 
-    def stop(self, learner, timeout_s=60.0):
+    def stop(self, learner, timeout_s=120.0):
         learner.send_signal(signal.SIGTERM)
         return learner.wait(timeout_s)
 
@@ -315,16 +243,29 @@ class Rig:
                 learner.kill()
                 learner.wait()
         for thread in self.threads:
-            thread.stop_request.set("the end of the test")
+            thread.end()
 
 
 @pytest.fixture
 def cached_export(monkeypatch):
-    """Export an actor once, which takes seconds; and let metrics come quickly."""
+    """Export an actor once, which takes seconds; and let metrics come quickly.
+
+    A last checkpoint has the time that it needs: see ``PATIENT_S``.
+    """
     monkeypatch.setattr(loop, "METRICS_S", 0.2)
+    monkeypatch.setattr(train, "LAST_SAVE_S", PATIENT_S)
+    monkeypatch.setattr(train, "LAST_FLUSH_S", PATIENT_S)
+    monkeypatch.setattr(actor_graph, "_export", bundled_or(actor_graph._export))
     monkeypatch.setattr(actor_graph, "export_actor", _export_once)
 
 
+_PATIENTLY = f"""
+from infra.control.role import role_main
+from learner import train
+from tests.integration.bundled_export import use_in_process
+train.LAST_SAVE_S = train.LAST_FLUSH_S = {PATIENT_S}
+use_in_process()
+"""
 _EXPORTED = {}
 
 

@@ -59,7 +59,7 @@ def worker(rig: Rig, index=0):
         yield child
     finally:
         child.terminate()
-        child.wait(60)
+        wait_for_end(child)
 
 
 @contextmanager
@@ -83,7 +83,16 @@ def processor(rig: Rig, prelude=""):
         if child.poll() is None:
             child.send_signal(signal.SIGCONT)
             child.terminate()
-        child.wait(30)
+        wait_for_end(child)
+
+
+def wait_for_end(child):
+    """Of a process that was told to stop; one that does not is not left behind."""
+    try:
+        child.wait(120)
+    finally:
+        child.kill()
+        child.wait()
 
 
 def records(rig: Rig, topic, kind=None):
@@ -93,7 +102,7 @@ def records(rig: Rig, topic, kind=None):
             yield message if kind is None else decode(message.value, kind)
 
 
-def wait(rig: Rig, learner=None, timeout_s=90.0, **expected):
+def wait(rig: Rig, learner=None, timeout_s=180.0, **expected):
     """Wait until the learner's metrics say so; tell what they say if they do not."""
 
     def reached():
@@ -106,7 +115,7 @@ def wait(rig: Rig, learner=None, timeout_s=90.0, **expected):
     )  # fmt: skip
 
 
-def wait_until(rig: Rig, ready, what, learner=None, timeout_s=90.0):
+def wait_until(rig: Rig, ready, what, learner=None, timeout_s=180.0):
     deadline = time.monotonic() + timeout_s
     while not ready():
         if learner is not None and learner.poll() is not None:
@@ -138,4 +147,4 @@ class PipelineRig(Rig):
         where = TopicPartition(self.topic(topic), partition, offset)
         admin = make_admin(self.settings)  # kept until the answer is here
         for future in admin.delete_records([where]).values():
-            future.result(30)
+            future.result(60)

@@ -1,4 +1,4 @@
-"""Real processors on a real broker, a load that is never the same, and the checker."""
+"""Real processors on a real broker, and the checker of what they write."""
 
 from __future__ import annotations
 
@@ -6,47 +6,59 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
 from confluent_kafka import KafkaException, TopicPartition
 
 from infra.control.experiments import publish_experiment
 from infra.control.members import ensure_experiment_topics, ensure_shared_topics
+from infra.errors import RollstreamError
 from infra.kafka.clients import make_consumer, make_producer
 from infra.kafka.delivery import Sender
-from infra.kafka.reading import Message, end_offsets, read_to_end
+from infra.kafka.reading import Message, committed_offsets, end_offsets, read_to_end
 from infra.settings import Settings
 from schemas.codec import decode, encode
 from schemas.experiment import Experiment, from_values
-from schemas.records import StreamEnd, TransitionBatch, Unroll
+from schemas.records import Member, StreamEnd, TransitionBatch, Unroll
 from schemas.topics import (
+    MEMBERS,
     REPLAY,
     TRAJECTORIES,
     Topic,
     group_name,
     topic_name,
-    worker_name,
     worker_partition,
 )
+from tests.integration.processor_load import Load, loaded
 from tests.unit.test_processor_oracle import (
     Owed,
     Row,
     assert_same,
-    make_unroll,
     owed_by_log,
     rows_of,
 )
 
 ROOT = Path(__file__).parents[2]
+__all__ = ["ROOT", "Load", "Rig", "loaded", "terminate", "wait_until"]
+
+_ROLE = """
+from infra.control.role import role_main
+from stream_processors.app import run
+role_main("processor", run)
+"""
 N, GAMMA, SCALE = 3, 0.9, 0.5
+LEAVES_S = 30.0
+"""A processor ends itself 7.5 s after it was told to, and the machine may stall; Faust
+alone waits a minute or more for a broker that is away."""
+
+PATIENT = "import stream_processors.app as app\napp.SESSION_S = 25.0\n"
+"""Runs first in a processor of which nothing may be handled twice: a machine that
+stalls for longer than a session makes a group rebalance, and read again."""
 
 
 def wait_until(ready: Callable[[], bool], timeout_s: float, what: str) -> None:
@@ -60,9 +72,15 @@ class Rig:
     """One experiment: its topics, processors, load and checks."""
 
     def __init__(
-        self, settings: Settings, tmp_path: Path, partitions: int = 4, **spec: Any
+        self,
+        settings: Settings,
+        tmp_path: Path,
+        partitions: int = 4,
+        prelude: str = "",
+        **spec: Any,
     ) -> None:
         self.settings = settings
+        self._prelude = prelude
         self.partitions = partitions
         self.name = f"proc-{uuid.uuid4().hex[:10]}"
         self.sender = Sender(make_producer(settings, client_id="rig"))
@@ -94,8 +112,7 @@ class Rig:
                 child.kill()
             child.wait()
         self._offsets.close()
-        if kind is not None:
-            print(self.log()[-6000:])
+        print(self.log()[-6000:])
 
     def publish(self, **spec: Any) -> Experiment:
         """Publish the experiment; the next process that starts goes by it."""
@@ -123,12 +140,12 @@ class Rig:
 
     def start(self, index: int = 0, **environment: str) -> subprocess.Popen[bytes]:
         assert self.settings.bootstrap_servers and self.settings.zookeeper
+        module = ("-m", "stream_processors.app")
+        if self._prelude:
+            module = ("-c", f"{self._prelude}\n{_ROLE}")
         with self._log.open("ab") as log:
             child = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "stream_processors.app"),
-                    *(self.name, "--index", str(index)),
-                ],
+                [sys.executable, *module, self.name, "--index", str(index)],
                 cwd=self._cwd,
                 stderr=log,
                 stdout=log,
@@ -144,6 +161,16 @@ class Rig:
             )
         self._children.append(child)
         return child
+
+    def wait_until_up(self, *children: subprocess.Popen[bytes]) -> None:
+        """Wait until they have registered: a signal is no longer the death of them."""
+        wanted = {child.pid for child in children}
+
+        def are_up() -> bool:
+            members = [decode(m.value, Member) for m in self.messages(MEMBERS)]
+            return wanted <= {member.pid for member in members}
+
+        wait_until(are_up, 90.0, "they have registered")
 
     def log(self) -> str:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
@@ -175,17 +202,19 @@ class Rig:
 
     def committed(self) -> dict[int, int]:
         """Ask for the committed offsets; a fall is remembered."""
-        wanted = [TopicPartition(self.source, i) for i in range(self.partitions)]
-        found = {
-            each.partition: max(0, each.offset)
-            for each in self._offsets.committed(wanted, timeout=30.0)
-        }
+        asked = committed_offsets(self._offsets, self.source, range(self.partitions))
+        found = {partition: max(0, offset) for partition, offset in asked.items()}
         for partition, offset in found.items():
             before = self._highest.get(partition, 0)
             if offset < before:
                 self.went_back.append((partition, before, offset))
             self._highest[partition] = max(before, offset)
         return found
+
+    def commit(self, partition: int, offset: int) -> None:
+        """Commit what a processor would have that has left since."""
+        where = TopicPartition(self.source, partition, offset)
+        self._offsets.commit(offsets=[where], asynchronous=False)
 
     def end(self) -> int:
         """Return how many offsets the trajectories have, over all partitions."""
@@ -195,7 +224,7 @@ class Rig:
         """Whether nothing is left."""
         try:
             return sum(self.committed().values()) == self.end()
-        except KafkaException:  # the broker is away
+        except (KafkaException, RollstreamError):  # the broker is away
             return False
 
     def wait_until_all_committed(self, timeout_s: float = 120.0) -> None:
@@ -212,6 +241,17 @@ class Rig:
             timeout_s,
             f"{more} more records acknowledged",
         )
+
+    def wait_until_each_committed(self, more: int) -> None:
+        """The same of every partition: whoever held it."""
+        self._num_committed()
+        goals = {p: self._highest.get(p, 0) + more for p in range(self.partitions)}
+
+        def are_reached() -> bool:
+            self._num_committed()
+            return all(self._highest[p] >= goal for p, goal in goals.items())
+
+        wait_until(are_reached, 90.0, f"{more} more of each partition acknowledged")
 
     def _num_committed(self) -> int:
         try:
@@ -249,78 +289,7 @@ class Rig:
         return owed
 
 
-class Load(threading.Thread):
-    """Workers at random: unrolls of 1 to 8 steps, now and then a new incarnation."""
-
-    def __init__(self, rig: Rig, workers: int = 6, rate: float = 60.0) -> None:
-        super().__init__(daemon=True)
-        self._rig = rig
-        self._rng = np.random.default_rng(0)
-        self._stop_event = threading.Event()
-        self._pause_s = 1.0 / rate
-        # Worker -> incarnation, sequence, step.
-        self._at = {worker_name(i): [0, 0, 0] for i in range(workers)}
-        self.failure: Exception | None = None
-        self.count = 0
-
-    def run(self) -> None:
-        try:
-            while not self._stop_event.wait(self._pause_s):
-                self.put(str(self._rng.choice(list(self._at))))
-            for worker, (incarnation, _, _) in self._at.items():
-                self._rig.put(
-                    StreamEnd(self._rig.name, "run1", worker, incarnation + 1, "", 0)
-                )
-        except Exception as exc:
-            self.failure = exc
-
-    def put(self, worker: str) -> None:
-        rng, at = self._rng, self._at[worker]
-        if rng.random() < 0.02:
-            at[:] = at[0] + 1, 0, 0
-        shape = (int(rng.integers(1, 9)), 2)
-        marks = [[tuple(p) for p in np.argwhere(rng.random(shape) < r)] for r in RATES]
-        unroll = make_unroll(
-            rng.normal(size=shape).tolist(),
-            worker=worker,
-            incarnation=at[0],
-            sequence=at[1],
-            first_step=at[2],
-            terminated=marks[0],
-            truncated=marks[1],
-            invalid=marks[2],
-            experiment=self._rig.name,
-            produced_at_ms=time.time_ns() // 1_000_000,
-        )
-        self._rig.put(unroll)
-        at[1] += 1
-        at[2] += shape[0]
-        self.count += 1
-
-    def finish(self) -> None:
-        """Stop, and close every stream."""
-        self._stop_event.set()
-        self.join(90.0)
-        assert self.failure is None, self.failure
-        self._rig.flush()
-
-
-RATES = (0.05, 0.05, 0.05)
-
-
-@contextmanager
-def loaded(rig: Rig) -> Iterator[Load]:
-    load = Load(rig)
-    load.start()
-    try:
-        yield load
-    finally:
-        load.finish()
-
-
-def terminate(child: subprocess.Popen[bytes], within_s: float = 8.5) -> float:
-    """Ask a processor to stop; return how long it took."""
-    began = time.monotonic()
+def terminate(child: subprocess.Popen[bytes]) -> int:
+    """Ask a processor to stop, and see that it does; return its exit code."""
     child.terminate()
-    child.wait(within_s)
-    return time.monotonic() - began
+    return child.wait(LEAVES_S)

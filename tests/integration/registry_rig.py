@@ -20,7 +20,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from infra.settings import Settings
 
 JSON = "application/vnd.schemaregistry.v1+json"
-_START_S = 60.0
+_END_S = 60.0
 
 
 def start_registry(
@@ -42,6 +42,20 @@ def start_registry(
     )
 
 
+def refused_registry(
+    settings: Settings, *arguments: str, **environment: str
+) -> tuple[int, str, str]:
+    """Wait for the end of a command that cannot serve: code, output, errors."""
+    child = start_registry(settings, *arguments, **environment)
+    try:
+        out, errors = child.communicate(timeout=2 * _END_S)
+    finally:
+        if child.poll() is None:
+            child.kill()
+            child.communicate()
+    return child.returncode, out, errors
+
+
 @contextmanager
 def registry(settings: Settings, *arguments: str, **environment: str) -> Iterator[str]:
     """Serve on a free port; yield the URL; Ctrl-C has to end it with 130."""
@@ -52,10 +66,10 @@ def registry(settings: Settings, *arguments: str, **environment: str) -> Iterato
         found = re.search(r"http://\S+:(\d+)", line)
         if found is None:
             child.kill()
-            raise AssertionError(child.communicate(timeout=_START_S))
+            raise AssertionError(child.communicate(timeout=_END_S))
         yield f"http://127.0.0.1:{found[1]}"
         child.send_signal(signal.SIGINT)
-        _, errors = child.communicate(timeout=30.0)
+        _, errors = child.communicate(timeout=_END_S)
         assert child.returncode == 130, errors
         assert "Traceback" not in errors, errors
     finally:

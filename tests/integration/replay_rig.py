@@ -18,9 +18,10 @@ from confluent_kafka import TopicPartition
 
 from infra.control.experiments import publish_experiment, read_experiment
 from infra.control.members import ensure_experiment_topics, ensure_shared_topics
+from infra.errors import TopicError
 from infra.kafka.clients import make_admin, make_consumer, make_producer
 from infra.kafka.delivery import Sender
-from infra.kafka.reading import committed_offsets, read_to_end
+from infra.kafka.reading import Message, committed_offsets, read_to_end
 from infra.settings import Settings
 from schemas.codec import decode, encode
 from schemas.experiment import Experiment
@@ -75,7 +76,7 @@ class ReplayRig:
         for child in self._children:
             if child.poll() is None:
                 child.kill()
-            child.wait()
+            child.communicate()
 
     def name(self, word: str) -> str:
         return f"{word}-{uuid.uuid4().hex[:8]}"
@@ -129,7 +130,7 @@ class ReplayRig:
             self.put(record)
         self.put(late, {"rollstream-reinjected": "1"})
         self.put_member(self.source)
-        assert self.sender.flush(30.0) == 0
+        assert self.sender.flush(60.0) == 0
         unrolls = [each for each in (*log[:-1], late) if isinstance(each, Unroll)]
         return sum(int(each.valid.array().sum()) for each in unrolls)
 
@@ -147,7 +148,7 @@ class ReplayRig:
         """Let the log's start pass: what retention does when its time has come."""
         where = TopicPartition(topic, partition, offset)
         admin = make_admin(self.settings)
-        admin.delete_records([where])[where].result(30.0)
+        admin.delete_records([where])[where].result(60.0)
 
     # ---- processes
 
@@ -183,7 +184,7 @@ class ReplayRig:
             yield
         finally:
             child.send_signal(signal.SIGTERM)
-            child.wait(30)
+            child.wait(90)
 
     def log(self) -> str:
         return (self.tmp_path / "rig.log").read_text(errors="replace")
@@ -218,9 +219,27 @@ class ReplayRig:
                 assert found.setdefault(key, message.value) == message.value
         return found
 
-    def progress(self, name: str) -> ReplayProgress:
-        (*_, last) = self.messages(LINEAGE, name)
-        return decode(last.value, ReplayProgress)
+    def standing(self, name: str) -> ReplayProgress | None:
+        """How far a replay is; None: not begun, and maybe not even published."""
+        try:
+            found = [m for m in self.messages(LINEAGE, name) if is_progress(m)]
+        except TopicError:
+            return None
+        return decode(found[-1].value, ReplayProgress) if found else None
+
+    def steps_in(self, name: str) -> int:
+        standing = self.standing(name)
+        return sum(each.env_steps for each in standing.data) if standing else 0
+
+    def wait_for_more(self, child: subprocess.Popen[bytes], name: str) -> None:
+        """Wait until a replay, which must not come to its end, has committed more."""
+        before = self.steps_in(name)
+
+        def has_moved() -> bool:
+            assert child.poll() is None, self.log()[-3000:]
+            return self.steps_in(name) > before
+
+        wait_until(has_moved, 120.0, "something more is in")
 
     def metrics(self, name: str, role: str) -> dict[str, float]:
         found: dict[str, float] = {}
@@ -245,7 +264,7 @@ class ReplayRig:
             return all(committed[p] >= end for p, end in ends.items())
 
         try:
-            wait_until(is_done, 90.0, f"{topic} is acknowledged to {ends}")
+            wait_until(is_done, 120.0, f"{topic} is acknowledged to {ends}")
         finally:
             consumer.close()
 
@@ -272,6 +291,10 @@ class ReplayRig:
         for value in self.batches(name).values():
             found |= rows_of(decode(value, TransitionBatch))
         assert_same(found, owed)
+
+
+def is_progress(message: Message) -> bool:
+    return message.key.startswith("replay/")
 
 
 def decode_point(value: bytes) -> MetricsPoint | None:

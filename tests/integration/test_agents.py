@@ -74,51 +74,52 @@ def test_launch_scale_pause_finish_and_a_goodbye(
     fleet: Fleet, settings: Settings
 ) -> None:
     """One agent, one experiment, from its launch to its end."""
+    name = fleet.named("whole")
     agent = fleet.start("--capacity", "cpu=4")
-    fleet.launch(small("whole"))
-    before = running(fleet, "whole")
+    fleet.launch(small(name))
+    before = running(fleet, name)
 
-    change(settings, "whole", lambda e: scaled(e, {"workers": 3}))
-    after = running(fleet, "whole", roles=5)
+    change(settings, name, lambda e: scaled(e, {"workers": 3}))
+    after = running(fleet, name, roles=5)
     assert before.items() <= after.items(), "a scale restarts nobody"
-    change(settings, "whole", lambda e: in_state(e, "paused"))
-    until(lambda: fleet.is_in("whole", "paused"), "paused")
-    change(settings, "whole", lambda e: scaled(e, {"workers": 1}))
-    assert running(fleet, "whole") == before
-    change(settings, "whole", lambda e: in_state(e, "running"))
+    change(settings, name, lambda e: in_state(e, "paused"))
+    until(lambda: fleet.is_in(name, "paused"), "paused")
+    change(settings, name, lambda e: scaled(e, {"workers": 1}))
+    assert running(fleet, name) == before
+    change(settings, name, lambda e: in_state(e, "running"))
 
-    fleet.launch(small("whole", "spec.stop={envSteps: 64}"))
+    fleet.launch(small(name, "spec.stop={envSteps: 64}"))
     state = until(
-        lambda: fleet.is_in("whole", "finished") and fleet.state("whole"), "finished"
+        lambda: fleet.is_in(name, "finished") and fleet.state(name), "finished"
     )
     summary = summary_of(state)
     assert summary is not None and summary.reached and summary.env_steps >= 64
     assert summary.lost_steps == 0
-    assert fleet.processes("whole") == {} == fleet.registered("whole")
+    assert fleet.processes(name) == {} == fleet.registered(name)
     # A worker registers again when it goes on after a pause; it is the same process.
-    started = {member.pid for member in fleet.members("whole")}
+    started = {member.pid for member in fleet.members(name)}
     assert len(started) == 5, "nobody was started twice"
-    assert [each.kind for each in fleet.events("whole", "finished")] == ["finished"]
+    (event,) = until(lambda: fleet.events(name, "finished"), "it is told of")
+    assert event.kind == "finished"
 
-    started_s = time.monotonic()
     assert agent.stop() == 143
-    assert time.monotonic() - started_s < 10.0
     assert agent.name not in fleet.alive(), "its node is gone with it"
 
 
 @pytest.mark.heavy
 def test_who_leads_next_does_not_begin_again_what_is_finished(fleet: Fleet) -> None:
+    name = fleet.named("over")
     agent = fleet.start("--capacity", "cpu=4")
-    fleet.launch(small("over", "spec.stop={envSteps: 64}"))
-    until(lambda: fleet.is_in("over", "finished"), "finished")
+    fleet.launch(small(name, "spec.stop={envSteps: 64}"))
+    until(lambda: fleet.is_in(name, "finished"), "finished")
     assert agent.stop() == 143
     epoch = fleet.epoch()
     fleet.start("--capacity", "cpu=4")
     until(lambda: fleet.epoch() > epoch, "another leads")
     until(lambda: fleet.plans().get(fleet.agents[-1].name), "it has planned")
     time.sleep(3.0)  # several ticks
-    assert fleet.placed("over") == {} == fleet.processes("over")
-    assert len({member.pid for member in fleet.members("over")}) == ROLES
+    assert fleet.placed(name) == {} == fleet.processes(name)
+    assert len({member.pid for member in fleet.members(name)}) == ROLES
 
 
 def publish(sender: Sender, key: str, value: bytes | None) -> int:
@@ -162,42 +163,45 @@ def hostile_specs(known: PublishedExperiment) -> list[bytes]:
 def test_hostile_specs_are_told_of_and_change_nothing(
     fleet: Fleet, settings: Settings, sender: Sender
 ) -> None:
+    name = fleet.named("attacked")
+    nonsense = fleet.named("nonsense")
     agent = fleet.start("--capacity", "cpu=4")
-    known = fleet.launch(small("attacked"))
-    before = running(fleet, "attacked")
+    known = fleet.launch(small(name))
+    before = running(fleet, name)
     offset = 0
     for value in hostile_specs(known):
-        offset = publish(sender, "attacked", value)
+        offset = publish(sender, name, value)
     for key in ("../../evil", "rollstream.experiments", "\x00", "x" * 5_000, "A B"):
         publish(sender, key, spec_record(known.experiment))
-    publish(sender, "nonsense", b"\x00nonsense")
+    publish(sender, nonsense, b"\x00nonsense")
+    fleet.experiments.append(nonsense)
 
-    until(lambda: fleet.is_in("nonsense", "refused"), "the unknown one is refused")
+    until(lambda: fleet.is_in(nonsense, "refused"), "the unknown one is refused")
     reason = f"the spec at offset {offset} is refused: "
     until(
-        lambda: (told := fleet.state("attacked")) and reason in told.reason,
+        lambda: (told := fleet.state(name)) and reason in told.reason,
         "the newest refusal is in the status",
     )
-    assert fleet.is_in("attacked", "running")
-    assert fleet.processes("attacked") == before, "nobody was touched"
+    assert fleet.is_in(name, "running")
+    assert fleet.processes(name) == before, "nobody was touched"
     assert agent.process.poll() is None
-    until(lambda: fleet.events("attacked", "refused"), "there is an event")
+    until(lambda: fleet.events(name, "refused"), "there is an event")
     # Compaction keeps the newest record: a good one stands behind the refused.
     until(
-        lambda: read_experiment(settings, "attacked").offset > offset,
+        lambda: read_experiment(settings, name).offset > offset,
         "what is in force was put behind it",
     )
-    assert read_experiment(settings, "attacked").experiment == known.experiment
-    good = small("attacked", "spec.learner.learningRate=5e-4")
+    assert read_experiment(settings, name).experiment == known.experiment
+    good = small(name, "spec.learner.learningRate=5e-4")
     fleet.launch(good)
     until(
-        lambda: (told := fleet.state("attacked")) and reason not in told.reason,
+        lambda: (told := fleet.state(name)) and reason not in told.reason,
         "a good spec ends the talk of the bad one",
     )
 
-    publish(sender, "attacked", None)
-    until(lambda: not fleet.processes("attacked"), "a raw tombstone ends its roles")
-    until(lambda: not find_belongings(settings, "attacked"), "and cleans up")
+    publish(sender, name, None)
+    until(lambda: not fleet.processes(name), "a raw tombstone ends its roles")
+    until(lambda: not find_belongings(settings, name), "and cleans up")
     assert agent.process.poll() is None, agent.text
 
 
@@ -205,26 +209,28 @@ def test_nothing_is_started_of_what_cannot_run_whole(
     fleet: Fleet, sender: Sender
 ) -> None:
     """A spec written straight to the topic fits on no agent; and another does."""
+    lacking = fleet.named("raw")
+    whole = fleet.named("whole")
     fleet.start("--capacity", "cpu=1,gpu=0")
-    raw = small("raw", "spec.learner.resources={gpu: 1}")
-    publish(sender, "raw", spec_record(raw))
-    fleet.experiments.append("raw")
-    until(lambda: fleet.is_in("raw", "pending"), "pending")
+    raw = small(lacking, "spec.learner.resources={gpu: 1}")
+    publish(sender, lacking, spec_record(raw))
+    fleet.experiments.append(lacking)
+    until(lambda: fleet.is_in(lacking, "pending"), "pending")
     state = until(
-        lambda: (told := fleet.state("raw")) and "lacks" in told.reason and told,
+        lambda: (told := fleet.state(lacking)) and "lacks" in told.reason and told,
         "it says what for",
     )
     assert "learner/0: no agent fits" in state.reason
     assert "lacks gpu 1 (free 0)" in state.reason
     assert "processor/0 and worker/0: waits for a place for learner/0" in state.reason
     # There is room for four: two of the other would be in the way.
-    fleet.launch(small("whole"))
-    running(fleet, "whole")
-    assert fleet.placed("raw") == {} == fleet.processes("raw")
-    assert fleet.is_in("raw", "pending")
+    fleet.launch(small(whole))
+    running(fleet, whole)
+    assert fleet.placed(lacking) == {} == fleet.processes(lacking)
+    assert fleet.is_in(lacking, "pending")
     fleet.start("--capacity", "cpu=1,gpu=1")
-    running(fleet, "raw")
-    until(lambda: fleet.is_in("raw", "running"), "it has what it lacked")
+    running(fleet, lacking)
+    until(lambda: fleet.is_in(lacking, "running"), "it has what it lacked")
 
 
 @pytest.mark.heavy
@@ -232,7 +238,7 @@ def test_what_one_host_cannot_start_runs_on_another(
     fleet: Fleet, tmp_path: Path
 ) -> None:
     """A file lies where its directory should be: not even root can write there."""
-    name = "homeless"
+    name = fleet.named("homeless")
     bad_dir, good_dir = tmp_path / "bad", tmp_path / "good"
     obstacle = bad_dir / "experiments" / name
     obstacle.parent.mkdir(parents=True)
@@ -263,9 +269,10 @@ def test_what_one_host_cannot_start_runs_on_another(
         assert f"from {bad.name}, which cannot start it (" in event.reason
         assert event.reason.endswith(f"to {good.name}")
     # Nothing is wrong with the host for others.
-    fleet.launch(small("housed"))
-    running(fleet, "housed")
-    assert bad.name in fleet.placed("housed").values()
+    housed = fleet.named("housed")
+    fleet.launch(small(housed))
+    running(fleet, housed)
+    assert bad.name in fleet.placed(housed).values()
 
     epoch = fleet.epoch()
     os.kill(leader.pid, signal.SIGKILL)
@@ -278,14 +285,14 @@ def test_what_one_host_cannot_start_runs_on_another(
     obstacle.unlink()
     os.kill(good.pid, signal.SIGKILL)
     until(lambda: good.name not in fleet.plans(), "it is gone")
-    running(fleet, name, "housed")
+    running(fleet, name, housed)
     assert set(fleet.placed(name).values()) == {bad.name}, "it can start it by now"
 
 
 @pytest.mark.heavy
 def test_two_agents_three_experiments_one_agent_killed(fleet: Fleet) -> None:
     _, other = two_agents(fleet)
-    names = ["shared-a", "shared-b", "shared-c"]
+    names = [fleet.named(word) for word in ("shared-a", "shared-b", "shared-c")]
     for name in names:
         fleet.launch(small(name))
     running(fleet, *names)
@@ -319,9 +326,10 @@ def test_two_agents_three_experiments_one_agent_killed(fleet: Fleet) -> None:
 
 @pytest.mark.heavy
 def test_another_leads_when_the_leader_is_killed(fleet: Fleet) -> None:
+    name = fleet.named("led")
     leader, other = two_agents(fleet)
-    fleet.launch(small("led"))
-    running(fleet, "led")
+    fleet.launch(small(name))
+    running(fleet, name)
     epoch = fleet.epoch()
     os.kill(leader.pid, signal.SIGKILL)
     killed_s = time.monotonic()
@@ -330,8 +338,8 @@ def test_another_leads_when_the_leader_is_killed(fleet: Fleet) -> None:
     assert fleet.leader() == other.name
     until(lambda: set(fleet.plans()) == {other.name}, "all is planned by it")
     assert fleet.plans()[other.name].epoch == fleet.epoch()
-    running(fleet, "led")
-    assert set(fleet.placed("led").values()) == {other.name}
+    running(fleet, name)
+    assert set(fleet.placed(name).values()) == {other.name}
 
 
 @pytest.mark.heavy
@@ -339,7 +347,7 @@ def test_a_leader_that_was_frozen_changes_nothing_when_it_comes_back(
     fleet: Fleet,
 ) -> None:
     leader, other = two_agents(fleet)
-    names = ["frozen-a", "frozen-b"]
+    names = [fleet.named(word) for word in ("frozen-a", "frozen-b")]
     for name in names:
         fleet.launch(small(name))
     running(fleet, *names)
@@ -435,7 +443,7 @@ def test_zookeeper_away_for_two_sessions(
 ) -> None:
     """Roles run on; one that ends meanwhile waits, and is started once afterwards."""
     two_agents(fleet)
-    names = [f"away-{harm.__name__[-6:]}-{letter}" for letter in "ab"]
+    names = [fleet.named(word) for word in ("away-a", "away-b")]
     for name in names:
         fleet.launch(small(name))
     running(fleet, *names)
@@ -470,14 +478,15 @@ def test_zookeeper_away_for_two_sessions(
 
 @pytest.mark.heavy
 def test_of_ten_quick_changes_the_last_wins(fleet: Fleet, settings: Settings) -> None:
+    name = fleet.named("hasty")
     two_agents(fleet)
-    fleet.launch(small("hasty"))
-    running(fleet, "hasty")
+    fleet.launch(small(name))
+    running(fleet, name)
     rates = [f"{number + 1}e-4" for number in range(10)]
     for number, rate in enumerate(rates):
         published = fleet.launch(
             small(
-                "hasty",
+                name,
                 f"spec.learner.learningRate={rate}",
                 f"spec.workers.replicas={1 + number % 3}",
                 f"spec.workers.maxEnvStepsPerS={100 + number}",
@@ -493,18 +502,18 @@ def test_of_ten_quick_changes_the_last_wins(fleet: Fleet, settings: Settings) ->
             role
             for plan in fleet.plans().values()
             for role in plan.roles
-            if role.experiment == "hasty"
+            if role.experiment == name
         ]
         return all(
             role.digest == wanted[role.role] and role.spec_offset == published.offset
             for role in planned
-        ) and fleet.runs_as_planned("hasty", 3)
+        ) and fleet.runs_as_planned(name, 3)
 
     assert published.experiment.spec.workers.replicas == 1
     until(as_wanted, "the last spec runs")
-    stable = fleet.processes("hasty")
+    stable = fleet.processes(name)
     time.sleep(4.0)
-    assert fleet.processes("hasty") == stable, "it stays so, and there are no orphans"
+    assert fleet.processes(name) == stable, "it stays so, and there are no orphans"
     started = [each for agent in fleet.agents for each in agent.said[1:]]
     learner = [each["pid"] for each in started if each["kind"] == "started"
                and f"offset {published.offset}," in each["reason"]

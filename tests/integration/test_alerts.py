@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -31,6 +32,8 @@ TOLD_WITHIN_S = 10.0
 SLACK_S = 5.0
 # Nobody else does anything about it meanwhile.
 UNTOUCHED = ("spec.health.deadAfterS=600", "spec.health.stuckAfterS=600")
+# Three processes start, of which each loads what it computes with.
+LEARNS_WITHIN_S = 200.0
 KINDS = ("alert-on", "alert-off")
 
 
@@ -105,9 +108,9 @@ def test_a_frozen_processor_is_told_of_and_that_it_goes_on(
     freeze: Callable[[int], None],
 ) -> None:
     agent = fleet.start("--capacity", "cpu=4", ROLLSTREAM_ALERT_WEBHOOK=receiver.url)
-    name = "stalling"
+    name = fleet.named("stalling")
     fleet.launch(small(name, *UNTOUCHED, "spec.alerts.webhook=true"))
-    until(lambda: learns(settings, name), "it learns")
+    until(lambda: learns(settings, name), "it learns", LEARNS_WITHIN_S)
     until(lambda: len(lag_history(settings, name)) > 1, "its lag has a history")
     assert told(settings, name) == [], "nothing is wrong"
 
@@ -154,9 +157,9 @@ def test_the_next_leader_tells_nobody_twice(
     first = fleet.start("--capacity", "cpu=0", **post)
     until(lambda: fleet.leader() == first.name, "the first leads")
     fleet.start("--capacity", "cpu=4", **post)
-    name = "handed-on"
+    name = fleet.named("handed-on")
     fleet.launch(small(name, *UNTOUCHED, "spec.alerts.webhook=true"))
-    until(lambda: learns(settings, name), "it learns")
+    until(lambda: learns(settings, name), "it learns", LEARNS_WITHIN_S)
     victim = pid_of(fleet, name, "processor/0")
     freeze(victim)
     until(lambda: told(settings, name), "it is told of")
@@ -182,10 +185,10 @@ def test_a_stopped_experiment_has_no_alerts(
     fleet: Fleet, settings: Settings, freeze: Callable[[int], None]
 ) -> None:
     fleet.start("--capacity", "cpu=4")
-    name = "alerts-stopped"
+    name = fleet.named("alerts-stopped")
     # A bound that any lag is beyond.
     fleet.launch(small(name, *UNTOUCHED, "spec.alerts.lagS=0.001"))
-    until(lambda: learns(settings, name), "it learns")
+    until(lambda: learns(settings, name), "it learns", LEARNS_WITHIN_S)
     freeze(pid_of(fleet, name, "processor/0"))
     until(lambda: ("alert-on", "processor", "late") in kinds_of(told(settings, name)),
           "it is late")  # fmt: skip
@@ -202,9 +205,9 @@ def test_what_is_stopped_while_nobody_leads_has_no_alerts(
     fleet: Fleet, settings: Settings, freeze: Callable[[int], None]
 ) -> None:
     first = fleet.start("--capacity", "cpu=4")
-    name = "stopped-alone"
+    name = fleet.named("stopped-alone")
     fleet.launch(small(name, *UNTOUCHED))
-    until(lambda: learns(settings, name), "it learns")
+    until(lambda: learns(settings, name), "it learns", LEARNS_WITHIN_S)
     freeze(pid_of(fleet, name, "processor/0"))
     until(lambda: shown_alerts(settings, name), "it is told of")
     first.signal(signal.SIGKILL)
@@ -221,7 +224,7 @@ def test_a_foreground_run_watches_over_its_own(
     settings: Settings,
     freeze: Callable[[int], None],
 ) -> None:
-    name = "alerts-run"
+    name = f"alerts-run-{secrets.token_hex(3)}"
     changes = [f"metadata.name={name}", *SMALL]
     sets = [word for change in changes for word in ("--set", change)]
     process, out, err = command("run", str(SAMPLE), *sets)
@@ -230,17 +233,28 @@ def test_a_foreground_run_watches_over_its_own(
         assert process.poll() is None, err.read_text()
         return out.read_text() + err.read_text()
 
-    until(lambda: "processor/0" in (says() and role_processes(name)), "it runs")
-    until(lambda: learns(settings, name), "it learns")
+    until(
+        lambda: "processor/0" in (says() and role_processes(name)),
+        "it runs",
+        LEARNS_WITHIN_S,
+    )
+    until(lambda: learns(settings, name), "it learns", LEARNS_WITHIN_S)
     until(lambda: lag_history(settings, name), "its lag has a history")
     assert lag_history(settings, name)[0].incarnation == 0
-    assert told(settings, name) == []
+    # On a busy machine it may have been slow enough to be told of before.
+    until(lambda: not shown_alerts(settings, name), "it does well")
+    before = len(told(settings, name))
+
+    def stalls() -> list[Event]:
+        since = told(settings, name)[before:]
+        return [e for e in since if e.reason.startswith("stalled: ")]
+
     freeze(role_processes(name)["processor/0"])
-    until(lambda: told(settings, name), "it is told of")
+    until(stalls, "it is told of")
     until(lambda: "alert-on: stalled: " in says(), "also where it runs")
     process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
-    events = told(settings, name)
+    assert process.wait(90) == 130
+    events = stalls()
     assert kinds_of(events) == [
         ("alert-on", "processor", "stalled"),
         ("alert-off", "processor", "stalled"),

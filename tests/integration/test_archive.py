@@ -22,6 +22,7 @@ from tests.integration.archive_rig import (
     num_parts,
     run_archive,
     wait_for_parts,
+    wait_for_records,
 )
 from tests.integration.processor_rig import Load, Rig, loaded, wait_until
 from tests.unit.memory_source import ENV
@@ -44,6 +45,7 @@ def put(rig, count):
     return load
 
 
+@pytest.mark.timeout(900)
 def test_killed_at_any_moment_every_record_is_there_once(rig, tmp_path):
     folder = tmp_path / "kept"
     words = ("archive", rig.name, "--follow", "--every", "0.1", "--out", str(folder))
@@ -88,12 +90,12 @@ def test_ctrl_c_ends_with_what_is_committed(rig, tmp_path):
     words = ("archive", rig.name, "--follow", "--every", "0.1", "--json")
     folder = tmp_path / rig.name / "run1"
     with archiver(rig, tmp_path, *words) as child:
-        wait_for_parts(folder, 1)
+        wait_for_records(folder, 30)
         code, _, said = run_archive(rig, tmp_path)
         assert code == 1
         assert f"expected nobody else to write it, found process {child.pid}" in said
         child.send_signal(signal.SIGINT)
-        out, _ = child.communicate(timeout=30)
+        out, _ = child.communicate(timeout=90)
         assert child.returncode == 130
         assert json.loads(out)["records"] == 30
     assert assert_is_archived(rig, folder) == 30
@@ -111,7 +113,7 @@ def test_the_role_archives_until_it_is_told_to_stop(rig, tmp_path):
             load.put("w0")
         rig.flush()
         child.terminate()
-        _, said = child.communicate(timeout=30)
+        _, said = child.communicate(timeout=90)
         assert child.returncode == 0, said
     assert assert_is_archived(rig, folder) == 40
     assert ArchiveSource(folder).info.env == ENV
@@ -139,7 +141,7 @@ def check_what_the_role_said(rig, folder):
     try:
         wait_until(
             lambda: committed_offsets(consumer, rig.topic(TRAJECTORIES), ends) == ends,
-            30.0,
+            60.0,
             "committed offsets",
         )
     finally:

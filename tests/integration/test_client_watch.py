@@ -1,5 +1,7 @@
 """A foreground run, for who watches it from Python: it is over when it has ended."""
 
+from contextlib import closing
+
 import pytest
 
 from infra.control import watching
@@ -9,7 +11,7 @@ from infra.control.experiments import new_run_id
 from infra.control.members import ensure_experiment_topics, ensure_shared_topics
 from infra.control.statuses import publish_status
 from rollstream import Client
-from tests.integration.control_rig import rig  # noqa: F401
+from tests.integration.control_rig import PATIENCE_S, SESSION_S, rig  # noqa: F401
 
 pytestmark = pytest.mark.kafka
 
@@ -20,14 +22,13 @@ def foreground(rig):  # noqa: F811
     experiment, run_id = rig.spec(), new_run_id()
     ensure_shared_topics(rig.settings)
     ensure_experiment_topics(rig.settings, experiment)
-    coordination = Coordination(rig.settings)
-    coordination.start(30.0)
-    coordination.claim_experiment(experiment.name)
-    offset = rig.publish(experiment, -1, run_id, by="run")
-    published = PublishedExperiment(experiment, run_id, offset, "run")
-    publish_status(rig.sender, published, "running", "launched")
-    yield published, coordination
-    coordination.close()
+    with closing(Coordination(rig.settings, SESSION_S)) as coordination:
+        coordination.start(PATIENCE_S)
+        coordination.claim_experiment(experiment.name)
+        offset = rig.publish(experiment, -1, run_id, by="run")
+        published = PublishedExperiment(experiment, run_id, offset, "run")
+        publish_status(rig.sender, published, "running", "launched")
+        yield published, coordination
 
 
 @pytest.mark.parametrize("state", ["stopped", "failed"])

@@ -1,19 +1,19 @@
 """The life of the local cluster: started, shared, adopted, stopped, killed."""
 
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 
 from infra.cluster import external, lifecycle, service
 from infra.cluster.local import LocalCluster, find_endpoints
-from infra.cluster.state import read_state, state_file
+from infra.cluster.state import new_state, read_state, state_file, write_state
 from infra.errors import ClusterError, KafkaUnavailable
 from infra.kafka.clients import make_producer
 from infra.kafka.delivery import Sender
@@ -38,58 +38,46 @@ def _values(settings, endpoints):
 
 def test_identity_ports_and_data_survive_a_stop(own):
     cluster = LocalCluster(own)
-    before = time.monotonic()
     first = cluster.start()
-    started, before = time.monotonic() - before, time.monotonic()
     _send(own, first, b"kept")
-    before = time.monotonic()
     cluster.release()
-    stopped = time.monotonic() - before
     assert find_endpoints(own) is None
     assert cluster.start() == first == find_endpoints(own)
     assert _values(own, first) == [b"kept"]
     cluster.release()
-    assert started < 30.0
-    assert stopped < 8.0
 
 
-def test_services_listen_on_loopback_only_and_in_sessions_of_their_own(own):
+def test_services_listen_on_loopback_only_and_in_sessions_of_their_own(local_cluster):
+    pids = local_cluster.pids()
+    assert set(pids) == {"kafka", "zookeeper"}
+    for pid in pids.values():
+        connections = psutil.Process(pid).net_connections()
+        listening = [c.laddr for c in connections if c.status == "LISTEN"]
+        assert listening
+        assert {address.ip for address in listening} <= {
+            "127.0.0.1",
+            "::ffff:127.0.0.1",
+        }
+        assert os.getsid(pid) == pid
+
+
+def test_killed_services_come_back_as_they_were(own):
     with LocalCluster(own) as cluster:
-        for pid in cluster.pids().values():
-            connections = psutil.Process(pid).net_connections()
-            listening = [c.laddr for c in connections if c.status == "LISTEN"]
-            assert listening
-            assert {address.ip for address in listening} <= {
-                "127.0.0.1",
-                "::ffff:127.0.0.1",
-            }
-            assert os.getsid(pid) == pid
-
-
-def test_killed_broker_comes_back_as_it_was(own):
-    cluster = LocalCluster(own)
-    endpoints = cluster.start()
-    _send(own, endpoints, b"acknowledged")
-    killed = cluster.kill_broker()
-    assert "kafka" not in cluster.pids()
-    before = time.monotonic()
-    cluster.restart_broker()
-    took = time.monotonic() - before
-    assert cluster.pids()["kafka"] != killed
-    assert find_endpoints(own) == endpoints
-    assert _values(own, endpoints) == [b"acknowledged"]
-    # The session of the dead broker (2.5 s) and the start; 14 s with the defaults.
-    assert took < 13.0
-    cluster.release()
-
-
-def test_killed_zookeeper_comes_back(own):
-    with LocalCluster(own) as cluster:
-        killed = cluster.kill_zookeeper()
-        kafka = cluster.pids()["kafka"]
+        before, endpoints = cluster.pids(), find_endpoints(own)
+        _send(own, endpoints, b"acknowledged")
+        assert cluster.kill_zookeeper() == before["zookeeper"]
+        assert cluster.pids() == {"kafka": before["kafka"]}
         cluster.restart_zookeeper()
-        assert cluster.pids()["zookeeper"] != killed
-        assert cluster.pids()["kafka"] == kafka
+        between = cluster.pids()
+        assert between["zookeeper"] != before["zookeeper"]
+        assert between["kafka"] == before["kafka"]
+        assert cluster.kill_broker() == before["kafka"]
+        assert cluster.pids() == {"zookeeper": between["zookeeper"]}
+        cluster.restart_broker()
+        assert cluster.pids()["kafka"] != before["kafka"]
+        assert cluster.pids()["zookeeper"] == between["zookeeper"]
+        assert find_endpoints(own) == endpoints
+        assert _values(own, endpoints) == [b"acknowledged"]
 
 
 def test_frozen_broker_is_replaced_at_start(own, monkeypatch):
@@ -108,18 +96,18 @@ def test_frozen_broker_is_replaced_at_start(own, monkeypatch):
     assert any("does not answer" in line for line in reports)
 
 
-def test_stop_of_a_broker_that_ignores_it_takes_less_than_eight_seconds(
-    own, monkeypatch
-):
-    cluster = LocalCluster(own)
+def test_a_broker_that_ignores_the_stop_is_killed_at_its_deadline(own, monkeypatch):
+    reports = []
+    cluster = LocalCluster(own, report=reports.append)
     cluster.start()
     # It stays frozen, so SIGTERM cannot end it.
     os.kill(cluster.pids()["kafka"], signal.SIGSTOP)
     monkeypatch.setattr(lifecycle.signal, "SIGCONT", signal.SIGSTOP)
-    before = time.monotonic()
-    cluster.release()
-    assert time.monotonic() - before < 8.5
+    cluster.release(2.0)
     assert cluster.pids() == {}
+    # Three quarters of the time that there was, less what was spent until then.
+    killed = re.search(r"kafka did not stop in ([\d.]+) s: killed", "\n".join(reports))
+    assert killed and float(killed[1]) <= 1.5
 
 
 def test_damaged_state_file_is_rebuilt_around_running_services(own):
@@ -138,7 +126,9 @@ def test_damaged_state_file_is_rebuilt_around_running_services(own):
 def test_removed_data_directory_takes_its_processes_with_it(own):
     cluster = LocalCluster(own)
     first, pids = cluster.start(), cluster.pids()
-    shutil.rmtree(own.data_dir / "cluster")
+    # In one step: they still write, and a directory that fills cannot be removed.
+    removed = (own.data_dir / "cluster").rename(own.data_dir / "removed")
+    shutil.rmtree(removed, ignore_errors=True)
     fresh = LocalCluster(own)
     assert fresh.start().cluster_id != first.cluster_id
     assert not any(psutil.pid_exists(pid) for pid in pids.values())
@@ -147,16 +137,16 @@ def test_removed_data_directory_takes_its_processes_with_it(own):
 
 def test_recycled_pid_is_never_signalled(own):
     cluster = LocalCluster(own)
-    cluster.start()
-    cluster.release()
     folder = own.data_dir / "cluster"
-    bystander = subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1)
-    state = read_state(folder).model_copy(update={"kafka_pid": bystander.pid})
-    state_file(folder).write_text(state.model_dump_json())
-    assert cluster.pids() == {}
-    cluster.stop()
-    assert bystander.poll() is None
-    bystander.communicate(b"\n")
+    folder.mkdir(parents=True)
+    waits = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(waits, stdin=subprocess.PIPE) as bystander:
+        state = new_state().model_copy(update={"kafka_pid": bystander.pid})
+        write_state(folder, state)
+        assert cluster.pids() == {}
+        cluster.stop()
+        assert bystander.poll() is None
+        bystander.communicate(b"\n")
     assert bystander.returncode == 0
 
 
@@ -176,13 +166,11 @@ def test_taken_port_is_left_to_its_owner(own, monkeypatch):
 
 
 def test_failed_start_says_why_and_leaves_nothing(own, left_running):
-    cluster = LocalCluster(own)
-    cluster.start()
-    cluster.release()
     metadata = own.data_dir / "cluster" / "kafka" / "data" / "meta.properties"
+    metadata.parent.mkdir(parents=True)
     metadata.write_text("version=1\ncluster.id=other\nnode.id=99\n")
-    with pytest.raises(ClusterError, match=r"kafka ended while.*To mend"):
-        cluster.start()
+    with pytest.raises(ClusterError, match=r"kafka ended while.*node.*To mend"):
+        LocalCluster(own).start()
     assert left_running() == []
 
 
@@ -211,18 +199,17 @@ def test_configured_kafka_is_used_and_only_zookeeper_started(cluster, own):
 
 
 def test_configured_services_that_are_silent_are_named(own, cluster, monkeypatch):
-    monkeypatch.setattr(external, "_TIMEOUT_S", 1.0)
-    with pytest.raises(KafkaUnavailable, match="KAFKA_BOOTSTRAP_SERVERS: no broker"):
-        LocalCluster(own.at("127.0.0.1:1", "127.0.0.1:1")).start()
+    with monkeypatch.context() as patch:
+        patch.setattr(external, "_TIMEOUT_S", 1.0)
+        with pytest.raises(KafkaUnavailable, match="BOOTSTRAP_SERVERS: no broker"):
+            LocalCluster(own.at("127.0.0.1:1", "127.0.0.1:1")).start()
     with pytest.raises(ClusterError, match="ROLLSTREAM_ZOOKEEPER: nothing listens"):
         LocalCluster(own.at(cluster.bootstrap_servers, "127.0.0.1:1")).start()
 
 
 def test_path_with_spaces_and_umlauts_works(own, tmp_path):
     settings = own.model_copy(update={"data_dir": tmp_path / "Übung mit Daten"})
-    local = LocalCluster(settings)
-    endpoints = local.start()
-    _send(settings, endpoints, b"value")
-    local.release()
+    with LocalCluster(settings) as local:
+        _send(settings, find_endpoints(settings), b"value")
     assert local.pids() == {}
     assert (tmp_path / "Übung mit Daten/cluster/kafka/data" / f"{TOPIC}-0").is_dir()

@@ -54,7 +54,7 @@ def test_last_user_stops_what_two_share(own, start_user):
     assert cluster.pids() == pids
     cluster.release()
     assert cluster.pids() == pids
-    out, _ = other.communicate("go\n", timeout=60.0)
+    out, _ = other.communicate("go\n", timeout=200.0)
     assert out.strip() == "{}"
     assert cluster.pids() == {}
 

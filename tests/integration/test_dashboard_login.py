@@ -5,12 +5,11 @@ from playwright.sync_api import expect
 
 from infra.monitoring.dashboard.access import COOKIE, access_for
 from infra.monitoring.dashboard.app import create_app
-from tests.integration.dashboard_page.rig import browser
+from tests.integration.dashboard_page.rig import browser, window
 from tests.unit.dashboard_server import FakePast, FakeSource, serving
 from tests.unit.test_dashboard_server import snapshot
 
 TOKEN = "0123456789abcdef-token"
-WAIT_MS = 30_000
 
 
 @pytest.fixture
@@ -22,22 +21,24 @@ def url():
 
 def give(page, token):
     """Type it, without a look for the field: a drawn page has it focused."""
-    expect(page.locator("input:focus")).to_have_count(1, timeout=WAIT_MS)
+    expect(page.locator("input:focus")).to_have_count(1)
     page.keyboard.type(token)
     page.keyboard.press("Enter")
 
 
-def test_a_token_is_given_by_keyboard_and_the_page_lives(url):
-    with browser() as chromium:
-        context = chromium.new_context()
-        context.set_default_timeout(WAIT_MS)
+@pytest.fixture(scope="module")
+def chromium():
+    with browser() as found:
+        yield found
+
+
+def test_a_token_is_given_by_keyboard_and_the_page_lives(chromium, url):
+    with window(chromium) as context:
         page = context.new_page()
         page.goto(url)
         assert page.url == f"{url}login"
         give(page, "wrong-wrong-wrong")
-        expect(page.get_by_role("alert")).to_have_text(
-            "That is not the token.", timeout=WAIT_MS
-        )
+        expect(page.get_by_role("alert")).to_have_text("That is not the token.")
         assert context.cookies() == []
         give(page, TOKEN)
         # The browser says where its form comes from, and is believed.
@@ -48,14 +49,12 @@ def test_a_token_is_given_by_keyboard_and_the_page_lives(url):
         assert cookie["name"] == COOKIE and cookie["httpOnly"]
         assert cookie["sameSite"] == "Strict"
         assert page.evaluate("document.cookie") == ""
-        context.close()
 
 
-def test_another_page_on_this_machine_learns_nothing(url):
+def test_another_page_on_this_machine_learns_nothing(chromium, url):
     """Neither by asking, nor in a frame, nor with the session that a person has."""
-    with browser() as chromium, serving(create_app(FakeSource(), FakePast())) as other:
-        context = chromium.new_context()
-        context.set_default_timeout(WAIT_MS)
+    elsewhere = serving(create_app(FakeSource(), FakePast()))
+    with elsewhere as other, window(chromium) as context:
         page = context.new_page()
         page.goto(url)
         give(page, TOKEN)
@@ -77,4 +76,3 @@ def test_another_page_on_this_machine_learns_nothing(url):
             assert "experiments" not in told
         framed = page.frames[1]
         assert framed.url.startswith("chrome-error://")
-        context.close()

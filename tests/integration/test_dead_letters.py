@@ -6,15 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
+from infra.kafka import transactions
 from infra.kafka.clients import make_producer
 from infra.kafka.dead_letters import REINJECTED, dead_letter, read_letters
 from infra.kafka.reading import read_to_end
 from infra.kafka.reinjection import Reinjector, Superseded
-from infra.kafka.topic_admin import alter_config
 from rollstream.dead_letter_names import UnknownLetter
 from rollstream.dead_letters_command import BadUse, dead_letters
 from schemas.codec import decode, encode
@@ -36,8 +37,14 @@ from tests.integration.pipeline_rig import (
     put,
     records,
 )
+from tests.integration.processor_rig import PATIENT
+from tests.integration.topic_limits import limit
 
 pytestmark = pytest.mark.kafka
+
+# A machine that stalls ends no transaction.
+OPEN_MS = 60_000
+OPEN_LONG = f"from infra.kafka import transactions\ntransactions.OPEN_MS = {OPEN_MS}\n"
 
 # Before its code is mended, this processor cannot use w1's unroll 4.
 DEFECT = """
@@ -57,7 +64,7 @@ def bury(rig, value, source=None, error="planted"):
     offset = len(list(read_to_end(rig.settings, rig.topic(DEAD_LETTERS))))
     source = source or SourceRef(rig.topic(TRAJECTORIES), 0, 1_000_000 + offset)
     dead_letter(rig.sender, rig.context("processor"), source, b"w0", value, error)
-    rig.sender.flush(30)
+    assert rig.sender.flush(60) == 0
     return read_letters(rig.settings, rig.name)[-1].number
 
 
@@ -84,16 +91,16 @@ def test_what_a_defect_and_a_limit_refused_is_recovered_and_learnt_once(rig, cap
         pipeline_rig.wait(rig, learner, **expected)
 
     # A processor with a defect: w1's stream has a hole, goes on, and ends.
-    with processor(rig, DEFECT):
+    with processor(rig, PATIENT + DEFECT):
         for sequence in range(7):
             put(rig, make_unroll(rig, "w1", second, sequence))
         put(rig, StreamEnd(rig.name, rig.run_id, "w1", second, "done", 0))
         wait(env_steps=6 * ROWS, lost_steps=STEPS)
 
     # A limit that is too low: w0's unroll 2 is larger than its letter, too.
-    alter_config(rig.settings, rig.topic(REPLAY), {"max.message.bytes": "30000"})
+    limit(rig.settings, rig.topic(REPLAY), 30_000)
     padding = np.random.default_rng(0).integers(0, 256, (8, 8, 1200), np.uint8)
-    with processor(rig):
+    with processor(rig, PATIENT):
         for sequence in range(5):
             more = {"infos": {"padding": pack(padding)}} if sequence == 2 else {}
             put(rig, make_unroll(rig, "w0", first, sequence, **more))
@@ -120,7 +127,7 @@ def test_what_a_defect_and_a_limit_refused_is_recovered_and_learnt_once(rig, cap
         wait(env_steps=11 * ROWS, lost_steps=STEPS, recovered_steps=STEPS)
 
         # The processor that made the batch in vain still remembers its stream.
-        alter_config(rig.settings, rig.topic(REPLAY), {"max.message.bytes": "1000000"})
+        limit(rig.settings, rig.topic(REPLAY), 1_000_000)
         done = command(rig, capsys, by_size["source"])
         assert states(done) == {by_size["number"]: "reinjected"}
         wait(env_steps=12 * ROWS, lost_steps=0, recovered_steps=2 * STEPS)
@@ -136,7 +143,7 @@ def test_what_a_defect_and_a_limit_refused_is_recovered_and_learnt_once(rig, cap
         producer.produce(
             rig.topic(TRAJECTORIES), value, "w1", 1, headers={REINJECTED: "0"}
         )
-        producer.flush(30)
+        assert producer.flush(60) == 0
         wait(duplicate_steps=ROWS, env_steps=12 * ROWS, lost_steps=0)
     assert rig.unique_rows == 12 * ROWS
     assert learner.stop() == 0
@@ -169,9 +176,9 @@ def test_a_learners_letter_goes_back_to_the_replay_topic(rig, capsys):
     rig.wait_for(lambda: rig.metrics().get("lost_steps") == STEPS, learner=learner)
     (outcome,) = command(rig, capsys, number)
     assert outcome["detail"].startswith(f"{rig.topic(REPLAY)}[0]@")
-    rig.wait_for(lambda: rig.metrics()["recovered_steps"] == STEPS, learner=learner)
-    values = rig.metrics()
-    assert (values["lost_steps"], values["env_steps"]) == (0, 3 * ROWS)
+    pipeline_rig.wait(
+        rig, learner, recovered_steps=STEPS, lost_steps=0, env_steps=3 * ROWS
+    )
     assert learner.stop() == 0
 
 
@@ -260,8 +267,7 @@ def test_a_record_that_was_buried_twice_is_put_back_once(rig, capsys):
 def test_a_command_killed_between_record_and_mark_leaves_neither(rig, capsys):
     for sequence in range(3):
         bury(rig, encode(make_unroll(rig, "w0", 3, sequence)))
-    killed = _command_process(
-        rig,
+    kill_at_second = (
         "import os, signal\n"
         "from infra.kafka import reinjection\n"
         "commit, calls = reinjection.commit, []\n"
@@ -269,9 +275,10 @@ def test_a_command_killed_between_record_and_mark_leaves_neither(rig, capsys):
         "    calls.append(1)\n"
         "    if len(calls) == 2: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    commit(producer)\n"
-        "reinjection.commit = kill_at_second\n",
+        "reinjection.commit = kill_at_second\n"
     )
-    assert killed.wait(60) == -signal.SIGKILL
+    with _command_process(rig, kill_at_second) as killed:
+        assert killed.wait(120) == -signal.SIGKILL
     # Without the next command, readers wait until the broker gives the killed one up.
     done = command(rig, capsys, all_letters=True)
     assert [outcome["state"] for outcome in done] == ["reinjected"] * 2
@@ -282,8 +289,8 @@ def test_a_command_killed_between_record_and_mark_leaves_neither(rig, capsys):
 def test_two_commands_at_once_put_each_letter_back_once(rig, capsys):
     for sequence in range(12):
         bury(rig, encode(make_unroll(rig, "w0", 3, sequence)))
-    both = [_command_process(rig), _command_process(rig)]
-    assert {process.wait(120) for process in both} <= {0, 1}
+    with _command_process(rig) as one, _command_process(rig) as other:
+        assert {process.wait(120) for process in (one, other)} <= {0, 1}
     command(rig, capsys, all_letters=True)
     wait_for(rig, list(range(12)))
 
@@ -303,12 +310,18 @@ def test_who_begins_later_ends_who_began_before(rig):
     wait_for(rig, [0, 1])
 
 
+@contextmanager
 def _command_process(rig, prelude=""):
-    code = f"{prelude}\nfrom rollstream.cli import main\nmain()\n"
-    return subprocess.Popen(
+    code = f"{OPEN_LONG}{prelude}\nfrom rollstream.cli import main\nmain()\n"
+    process = subprocess.Popen(
         [sys.executable, "-c", code, "dead-letters", rig.name, "reinject", "--all"],
         env={**os.environ, "ROLLSTREAM_DATA_DIR": str(rig.settings.data_dir)},
     )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def wait_for(rig, sequences):
@@ -323,7 +336,8 @@ def wait_for(rig, sequences):
 
 
 @pytest.fixture
-def rig(settings, cached_export):  # noqa: F811
+def rig(settings, cached_export, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(transactions, "OPEN_MS", OPEN_MS)
     rig = PipelineRig(settings, experiment())
     yield rig
     rig.close()

@@ -1,12 +1,11 @@
 """What is left of an experiment that was deleted: nothing; and of others: all."""
 
-import os
 import secrets
-import signal
 import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -62,9 +61,8 @@ def make_two(rig):  # noqa: F811
 
 
 def commit(settings, group, topic):
-    consumer = make_consumer(settings, group=group, client_id="test")
-    consumer.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
-    consumer.close()
+    with closing(make_consumer(settings, group=group, client_id="test")) as consumer:
+        consumer.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
 
 
 def assert_whole(rig, name):  # noqa: F811
@@ -106,23 +104,24 @@ def test_of_two_names_that_begin_alike_only_one_is_deleted(rig, make_two):  # no
     assert read_experiment(rig.settings, name) == again
 
 
-@pytest.mark.parametrize("step", ["groups", "topics", "statuses", "spec"])
-def test_killed_after_a_step_it_goes_on(rig, make_two, step):  # noqa: F811
+def test_killed_after_each_step_it_goes_on(rig, make_two):  # noqa: F811
     name, other = make_two()
-
-    def die(line):
-        if step in line:
-            raise Killed
-
-    with pytest.raises(Killed):
-        delete(rig, name, report=die)
-    if step == "spec":  # after it there is nothing left to do
-        with pytest.raises(UnknownExperiment):
-            delete(rig, name)
-    else:
+    for step in ("groups", "topics", "statuses", "spec"):
         # Until the last step it is still there, and stopped.
-        known = read_experiment(rig.settings, name)
-        assert known.experiment.spec.state == "stopped"
+        if step != "groups":
+            known = read_experiment(rig.settings, name)
+            assert known.experiment.spec.state == "stopped"
+        told = []
+
+        def die(line, step=step, told=told):
+            told.append(line)
+            if step in line:
+                raise Killed
+
+        with pytest.raises(Killed):
+            delete(rig, name, report=die)
+        assert len(told) == 1, "what was done is not done again"
+    with pytest.raises(UnknownExperiment):  # there is nothing left to do
         delete(rig, name)
     assert_gone(rig, name)
     assert_whole(rig, other)
@@ -131,11 +130,10 @@ def test_killed_after_a_step_it_goes_on(rig, make_two, step):  # noqa: F811
 def test_the_command_killed_in_the_middle_is_repeated(rig, make_two):  # noqa: F811
     name, other = make_two()
     command = [sys.executable, "-m", "rollstream.cli", "delete", name, "--yes"]
-    killed = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert "groups" in killed.stderr.readline()
-    os.kill(killed.pid, signal.SIGKILL)
-    killed.communicate()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as killed:
+        assert "groups" in killed.stderr.readline()
+        killed.kill()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     assert_gone(rig, name)
     assert_whole(rig, other)
@@ -158,19 +156,31 @@ def test_roles_that_live_are_waited_for_and_named(rig):  # noqa: F811
     assert_gone(rig, name)
 
 
-def test_a_group_that_has_members_yet_is_waited_for(rig):  # noqa: F811
+def test_a_group_that_has_members_yet_is_waited_for(rig, monkeypatch):  # noqa: F811
     name = rig.launch(rig.spec()).published.experiment.name
     topic, group = topic_name(TRAJECTORIES, name), group_name(name, "processor")
     member = make_consumer(rig.settings, group=group, client_id="member")
-    member.subscribe([topic])
-    deadline_s = time.monotonic() + 60
-    while not member.assignment():
-        member.poll(0.1)
-        assert time.monotonic() < deadline_s
-    leaving = threading.Timer(1.0, member.close)
-    leaving.start()
-    delete(rig, name)
-    leaving.join()
+    leaving, is_deleted = threading.Thread(target=member.close), deletion._is_deleted
+
+    def looked(*arguments):
+        found = is_deleted(*arguments)
+        if not found and leaving.ident is None:
+            leaving.start()
+        return found
+
+    monkeypatch.setattr(deletion, "_is_deleted", looked)
+    try:
+        member.subscribe([topic])
+        deadline_s = time.monotonic() + 60
+        while not member.assignment():
+            member.poll(0.1)
+            assert time.monotonic() < deadline_s
+        delete(rig, name)
+        assert leaving.ident is not None, "it was waited for"
+    finally:
+        if leaving.ident is None:
+            leaving.start()
+        leaving.join()
     assert_gone(rig, name)
 
 

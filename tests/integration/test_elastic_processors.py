@@ -12,7 +12,6 @@ from tests.integration.agent_rig import Fleet, small, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
 
-NAME = "more-processors"
 COOL_DOWN_S = 7.0
 A_SECOND = 20  # records of both workers, once they are told to go slowly
 # A record a step: more than one processor can take.
@@ -37,12 +36,13 @@ def test_processors_follow_what_waits_for_them(
     fleet: Fleet, settings: Settings
 ) -> None:
     fleet.start("--capacity", "cpu=4")
-    published = fleet.launch(small(NAME, *ELASTIC))
+    name = fleet.named("more-processors")
+    published = fleet.launch(small(name, *ELASTIC))
 
     def processors() -> int:
-        return sum(key.startswith("processor/") for key in fleet.placed(NAME))
+        return sum(key.startswith("processor/") for key in fleet.placed(name))
 
-    with closing(MetricsFollower(settings, NAME, published.run_id)) as follower:
+    with closing(MetricsFollower(settings, name, published.run_id)) as follower:
 
         def told(value: str) -> float:
             follower.poll(0.2)
@@ -54,9 +54,9 @@ def test_processors_follow_what_waits_for_them(
             return lag is not None and lag < A_SECOND
 
         until(lambda: processors() == 2, "it grows: more comes than one can take", 180)
-        until(lambda: fleet.runs_as_planned(NAME, 5), "both run")
+        until(lambda: fleet.runs_as_planned(name, 5), "both run")
         fleet.launch(
-            small(NAME, *ELASTIC, f"spec.workers.maxEnvStepsPerS={A_SECOND // 2}")
+            small(name, *ELASTIC, f"spec.workers.maxEnvStepsPerS={A_SECOND // 2}")
         )
         until(keeps_up, "what had waited is worked off", 180)
         until(lambda: processors() == 1, "it shrinks: one has plenty of time", 180)
@@ -64,7 +64,9 @@ def test_processors_follow_what_waits_for_them(
         until(lambda: told("env_steps") > taken_in + 40, "experience goes on coming")
         # Both changes handed partitions over, with records under way.
         assert told("lost_steps") == 0
-    grown, shrunk = fleet.events(NAME, "scaled")
+    grown, shrunk = until(
+        lambda: len(told := fleet.events(name, "scaled")) > 1 and told, "both are told"
+    )
     assert (grown.role, shrunk.role) == ("processor", "processor")
     assert "records or more wait" in grown.reason
     assert "from 2 to 1: next to nothing has waited" in shrunk.reason

@@ -74,7 +74,7 @@ def test_workers_follow_the_learner(
     slowness: Path,
 ) -> None:
     fleet.start("--capacity", "cpu=4")
-    name = "elastic"
+    name = fleet.named("elastic")
     published = fleet.launch(small(name, *ELASTIC))
     with closing(MetricsFollower(settings, name, published.run_id)) as follower:
         seen = Observer(fleet, name, follower)
@@ -111,7 +111,7 @@ def test_what_fits_nowhere_is_told_of_once_and_done_when_there_is_room(
     fleet: Fleet,
 ) -> None:
     fleet.start("--capacity", "cpu=0.7")  # for two workers beside the others
-    name = "cramped"
+    name = fleet.named("cramped")
     fleet.launch(small(name, *ELASTIC))
 
     def refused() -> list[str]:

@@ -1,7 +1,7 @@
 """An evaluator on the real broker: it judges versions and keeps the best."""
 
+import contextlib
 import re
-import signal
 import threading
 from dataclasses import replace
 
@@ -21,9 +21,9 @@ from schemas.codec import decode, encode
 from schemas.experiment import EnvSpec
 from schemas.records import Evaluation, MetricsPoint, PolicyRef, PolicyVersion
 from schemas.tensors import Tensor, pack
-from schemas.topics import EVENTS, METRICS, POLICIES, POLICY_HISTORY
+from schemas.topics import EVENTS, MEMBERS, METRICS, POLICIES, POLICY_HISTORY
 from tests.unit.envs.graphs import graph_record, linear_q, version_record
-from tests.unit.envs.trial import Trial, until
+from tests.unit.envs.trial import PATIENCE_S, Trial, until
 
 pytestmark = pytest.mark.kafka
 
@@ -33,19 +33,28 @@ BALANCES = np.array([0.1, 0.2, 1.0, 0.5], np.float32)
 
 @pytest.fixture
 def trial(settings):
-    made = Trial(settings, stop={"meanReturn": 475})
+    made = Trial(
+        settings,
+        stop={"meanReturn": 475},
+        evaluator={"episodes": 20, "envs": 10},
+        # However long it takes: a newer version may come.
+        learner={"publishIntervalMs": 600_000},
+    )
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
 def description():
-    watchdog, spec = Watchdog(20.0), EnvSpec(id="CartPole-v1")
-    environments = make_environments(spec, 1, Settings(), watchdog)
-    found = describe_environments(spec, environments, Settings())
-    environments.close()
-    watchdog.close()
-    return found
+    return description_of(EnvSpec(id="CartPole-v1"), Settings())
+
+
+def description_of(spec, settings):
+    watchdog = Watchdog(60.0)
+    with contextlib.closing(watchdog):
+        environments = make_environments(spec, 1, settings, watchdog)
+        with contextlib.closing(environments):
+            return describe_environments(spec, environments, settings)
 
 
 def weights(gain):
@@ -57,14 +66,14 @@ def evaluations(t):
     return [r for r in t.records(METRICS) if isinstance(r, Evaluation)]
 
 
+def evaluated(t, count, child):
+    """Wait for so many in all; return them."""
+    return until(lambda: len(evaluations(t)) == count and evaluations(t), by=child)
+
+
 def best(t):
     message = latest_by_key(t.settings, t.context().topic(POLICIES)).get("best")
     return message and decode(message.value, PolicyVersion)
-
-
-def stop(child):
-    child.send_signal(signal.SIGTERM)
-    return child.wait(60)
 
 
 def test_a_version_that_reaches_the_goal_is_confirmed_and_kept(trial, description):
@@ -72,33 +81,33 @@ def test_a_version_that_reaches_the_goal_is_confirmed_and_kept(trial, descriptio
     trial.send_policy(graph)
     trial.send_policy(version_record(graph, 1, weights(-1)))
     child = trial.start("evaluator")
-    (first,) = until(lambda: evaluations(trial))
+    (first,) = until(lambda: evaluations(trial), by=child)
     assert first.policy == PolicyRef(0, 1) and first.train_step == 10
     assert not first.confirmation
-    assert first.returns.array().shape == (100,) and first.returns.array().max() < 30
-    assert until(lambda: best(trial)).version == 1
+    assert first.returns.array().shape == (20,) and first.returns.array().max() < 30
+    assert until(lambda: best(trial), by=child).version == 1
 
     trial.send_policy(version_record(graph, 2, weights(1)))
-    passed = until(lambda: len(evaluations(trial)) == 3 and evaluations(trial)[1:])
+    passed = evaluated(trial, 3, child)[1:]
     assert [e.confirmation for e in passed] == [False, True]
     assert [e.policy.version for e in passed] == [2, 2]
     assert all((e.returns.array() == 500).all() for e in passed)
     assert best(trial).version == 2 and best(trial).tensors
 
     trial.send_policy(version_record(graph, 3, weights(-1)))
-    until(lambda: len(evaluations(trial)) == 4)
+    evaluated(trial, 4, child)
+    assert child.stop() == EXIT_OK
     assert best(trial).version == 2, "a worse one does not replace it"
-    assert stop(child) == EXIT_OK
     history = trial.records(POLICY_HISTORY)
     assert [record.version for record in history] == [1, 2]
     found = [r for r in trial.records(METRICS) if isinstance(r, MetricsPoint)]
     points = [point for point in found if point.values]
-    assert points[-1].values["episodes"] == 400
+    assert points[-1].values["episodes"] == 80
 
     # Another evaluator knows how good the best was.
     again = trial.start("evaluator")
-    until(lambda: len(evaluations(trial)) == 5)
-    assert stop(again) == EXIT_OK
+    evaluated(trial, 5, again)
+    assert again.stop() == EXIT_OK
     assert best(trial).version == 2
 
 
@@ -111,11 +120,11 @@ def test_of_every_second_version_the_newest_is_evaluated(trial, description):
     for number in range(1, 6):
         trial.send_policy(version_record(graph, number, weights(-1)))
     child = trial.start("evaluator")
-    until(lambda: evaluations(trial))
+    evaluated(trial, 1, child)
     for number in range(6, 8):
         trial.send_policy(version_record(graph, number, weights(-1)))
-    until(lambda: len(evaluations(trial)) == 2)
-    assert stop(child) == EXIT_OK
+    evaluated(trial, 2, child)
+    assert child.stop() == EXIT_OK
     assert [e.policy.version for e in evaluations(trial)] == [4, 6]
     assert [e.train_step for e in evaluations(trial)] == [40, 60]
     assert best(trial).version in (4, 6)
@@ -127,6 +136,7 @@ def test_the_last_version_is_evaluated_whatever_its_number(
     """Of every tenth the newest is gone; no newer comes: nobody waits for ever."""
     monkeypatch.setattr(evaluator_module, "PATIENCE_S", 1.0)
     trial.spec["evaluator"] = {"everyVersions": 10, "episodes": 2, "envs": 2}
+    trial.spec["learner"] = {"publishIntervalMs": 100}
     trial.publish("running")
     graph = graph_record(linear_q(4, 2), description, experiment=trial.name)
     trial.send_policy(graph)
@@ -156,9 +166,9 @@ def test_two_rounds_play_different_episodes(trial, description):
     trial.send_policy(graph)
     trial.send_policy(version_record(graph, 1, weights(-1)))
     child = trial.start("evaluator")
-    first, second = until(lambda: len(evaluations(trial)) == 2 and evaluations(trial))
+    first, second = evaluated(trial, 2, child)
     assert first.returns.array().tolist() != second.returns.array().tolist()
-    assert stop(child) == EXIT_OK
+    assert child.stop() == EXIT_OK
 
 
 def test_records_that_cannot_be_read_do_not_keep_an_evaluator_from_its_work(
@@ -224,21 +234,17 @@ def test_an_environment_that_gives_no_numbers_is_told_of_and_counted(without_num
     """No episode of it ever ends: it is evaluated for ever, and somebody has to see."""
     t = without_numbers
     settings = Settings(env_modules=("tests.unit.envs",))
-    spec, watchdog = EnvSpec(id="StepCount-v0"), Watchdog(20.0)
-    environments = make_environments(spec, 1, settings, watchdog)
-    env = describe_environments(spec, environments, settings)
-    environments.close()
-    watchdog.close()
+    env = description_of(EnvSpec(id="StepCount-v0"), settings)
     graph = graph_record(linear_q(1, 2, TensorProto.DOUBLE), env, experiment=t.name)
     arrays = {"w": np.ones((1, 2), np.float32), "b": np.zeros(2, np.float32)}
     t.send_policy(graph)
     t.send_policy(version_record(graph, 1, arrays))
-    t.start("evaluator")
+    child = t.start("evaluator")
 
     def told():
         return [r for r in t.records(EVENTS) if r.kind == "env-nonfinite"]
 
-    event = until(told)[0]
+    event = until(told, by=child)[0]
     assert event.severity == "warning" and event.role == "evaluator"
     wanted = r"environment 0: the reward of step \d+ is nan; ([\d,]+) of \1 steps"
     assert re.match(wanted, event.reason), event.reason
@@ -247,20 +253,14 @@ def test_an_environment_that_gives_no_numbers_is_told_of_and_counted(without_num
         found = [r for r in t.records(METRICS) if isinstance(r, MetricsPoint)]
         return [p.values for p in found if p.values.get("vector_steps", 0) > 100]
 
-    values = until(evaluating)[-1]
+    values = until(evaluating, by=child)[-1]
     assert values["evaluating"] and values["usable_steps"] == 0
 
 
 def test_a_newer_evaluator_fences_the_older(trial):
     child = trial.start("evaluator")
     key = trial.context("evaluator").member_key
-    members = trial.context().topic(_members())
-    until(lambda: key in latest_by_key(trial.settings, members))
+    members = trial.context().topic(MEMBERS)
+    until(lambda: key in latest_by_key(trial.settings, members), by=child)
     register(trial.sender, trial.context("evaluator"), StopRequest())
-    assert child.wait(10) == EXIT_ERROR
-
-
-def _members():
-    from schemas.topics import MEMBERS
-
-    return MEMBERS
+    assert child.wait(PATIENCE_S) == EXIT_ERROR

@@ -5,24 +5,22 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
-from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
-    KafkaException,
-    TopicPartition,
-)
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
 
 from infra.errors import KafkaUnavailable
 from infra.kafka.clients import make_admin, make_producer
 from infra.kafka.topic_admin import TopicConfig, delete_topics, ensure_topics
+from infra.monitoring.lag import collector
 from infra.monitoring.lag.collector import read_lag
 from infra.monitoring.lag.model import Place, Standing
 from infra.monitoring.lag.monitor import LagMonitor
+from infra.monitoring.lag.unread import Limits
 from schemas.topics import REPLAY, TRAJECTORIES, group_name, topic_name
-from tests.integration.foreign_groups import odd_member
+from tests.integration.foreign_groups import commit_many, commit_with, odd_member
 from tests.integration.lag_rig import (
     PATIENCE_S,
     Reader,
@@ -31,25 +29,31 @@ from tests.integration.lag_rig import (
     next_report,
     of_group,
     of_partition,
+    running_tool,
     wait_until,
 )
 
 pytestmark = pytest.mark.kafka
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """One look waits for brokers on a busy machine: what it says is tested here."""
+    monkeypatch.setattr(collector, "PATIENCE_S", PATIENCE_S)
+    monkeypatch.setattr(collector, "ONE_LOOK", Limits(64, PATIENCE_S))
+
+
 @pytest.fixture
 def reader(settings, make_topic):
     """Makes a reader of a new topic."""
-    readers = []
+    with ExitStack() as readers:
 
-    def make(partitions=1, **config):
-        topic = make_topic(partitions)
-        readers.append(Reader(settings, f"{topic}-group", topic, **config))
-        return readers[-1]
+        def make(partitions=1, **config):
+            topic = make_topic(partitions)
+            made = Reader(settings, f"{topic}-group", topic, **config)
+            return readers.enter_context(closing(made))
 
-    yield make
-    for each in readers:
-        each.close()
+        yield make
 
 
 @contextmanager
@@ -81,8 +85,7 @@ def test_lag_is_what_kafkas_own_tool_says(settings, reader):
         found.write(10 * partition + 5, partition)
     for partition in range(3):  # nothing is committed in the fourth
         found.commit(3 * partition, partition)
-    member = found.join()
-    wait_until(lambda: member.assignment() or member.poll(0.1), "a member")
+    found.join_alone()
     kafka = described_by_kafka(settings, found.group)
     group = of_group(look(settings, found), found.group)
     assert (group.state, group.members, group.problem) == ("Stable", 1, "")
@@ -101,7 +104,7 @@ def test_lag_is_what_kafkas_own_tool_says(settings, reader):
 
 def test_lag_under_load_is_within_one_sample_of_the_truth(settings, reader):
     found = reader(partitions=2)
-    member, stop = found.join(), threading.Event()
+    stop = threading.Event()
 
     def load():
         while not stop.is_set():
@@ -109,30 +112,27 @@ def test_lag_under_load_is_within_one_sample_of_the_truth(settings, reader):
                 found.producer.produce(found.topic, b"v" * 500, b"k", partition)
             found.producer.flush(PATIENCE_S)
 
-    wait_until(lambda: member.assignment() or member.poll(0.1), "a member")
+    def all_commit():
+        found.pump()
+        return all(found.truth(p).committed > 0 for p in range(2))
+
+    found.join_alone()
     writer = threading.Thread(target=load)
     writer.start()
     try:
         with monitored(settings, found.group, every_s=0.1) as monitor:
-            wait_until(lambda: found.pump() > 0, "records")
-            seen = compared = 0.0
-            while compared < 20:
+            wait_until(all_commit, "records of both")
+            for _ in range(20):
                 before = [found.truth(p) for p in range(2)]
                 found.pump()
-                asked_s = time.time()
-                report = monitor.wait_for_newer(seen, PATIENCE_S)
-                seen = report.at_s
-                if report.at_s - report.took_s < asked_s:
-                    continue  # it had begun before we came
+                report = next_report(monitor)
                 after = [found.truth(p) for p in range(2)]
                 for p in range(2):
                     each = of_partition(report, found, p)
-                    assert before[p].committed <= (each.committed or -1)
-                    assert (each.committed or 0) <= after[p].committed
+                    assert before[p].committed <= each.committed <= after[p].committed
                     assert before[p].end <= each.end <= after[p].end
-                    assert each.raw_lag == each.end - (each.committed or 0)
+                    assert each.raw_lag == each.end - each.committed
                     assert each.lag == each.raw_lag >= 0
-                compared += 1
     finally:
         stop.set()
         writer.join()
@@ -152,9 +152,15 @@ def test_lag_stays_true_while_members_come_and_go(settings, reader):
 
         def owned_by(*names):
             pumped()
-            group = monitor.report.group(found.group)
-            owners = {each.owner.split("@")[0] for each in group.partitions if group}
-            return group and len(group.partitions) == 6 and owners == set(names)
+            group = seen[-1].group(found.group)
+            if group is None:
+                return False  # before the first look
+            owners = {each.owner.split("@")[0] for each in group.partitions}
+            return len(group.partitions) == 6 and owners == set(names)
+
+        def all_is_read():
+            found.pump(second)
+            return all(found.truth(p).committed == 70 for p in range(6))
 
         wait_until(lambda: owned_by("member-0"), "one holds all")
         for partition in range(6):
@@ -163,17 +169,11 @@ def test_lag_stays_true_while_members_come_and_go(settings, reader):
         wait_until(lambda: owned_by("member-0", "member-1"), "two share them")
         found.leave(first)
         wait_until(lambda: owned_by("member-0") or owned_by("member-1"), "one is left")
-        wait_until(
-            lambda: found.pump(second) == 0 and found.truth(5).committed == 70,
-            "all is read",
-        )
+        wait_until(all_is_read, "all is read")
         for report in seen:
-            for each in (
-                (report.group(found.group) or report).partitions
-                if report.groups
-                else ()
-            ):  # noqa: E501
-                assert each.lag is None or 0 <= each.lag <= 70
+            for group in report.groups:
+                for each in group.partitions:
+                    assert each.lag is None or 0 <= each.lag <= 70
         last = of_group(next_report(monitor), found.group)
         for each in last.partitions:
             truth = found.truth(each.place.partition)
@@ -194,7 +194,7 @@ def test_a_topic_that_is_made_anew_is_another_one(settings, reader):
         ensure_topics(settings, [TopicConfig(found.topic, 1)])
         found.write(5)
         # Kafka forgets what was committed; whoever still has the old offset commits it.
-        wait_until(lambda: _commits(found, 40), "the group commits")
+        wait_until(lambda: found.commits(40), "the group commits")
         report = wait_until(
             lambda: _sees(next_report(monitor), found, 5), "the new topic is seen"
         )
@@ -207,14 +207,6 @@ def test_a_topic_that_is_made_anew_is_another_one(settings, reader):
         assert len({sample.topic_id for sample in samples}) == 1
         found.commit(5)
         assert of_partition(next_report(monitor), found).lag == 0
-
-
-def _commits(found, offset):
-    try:
-        found.commit(offset)
-    except KafkaException:
-        return False
-    return found.truth().committed == offset
 
 
 def _sees(report, found, end):
@@ -230,19 +222,12 @@ def test_partitions_that_are_added_are_seen(settings, reader):
     with monitored(settings, found.group) as monitor:
         assert len(of_group(next_report(monitor), found.group).partitions) == 1
         admin = make_admin(settings)
-        admin.create_partitions([NewPartitions(found.topic, 3)])[found.topic].result(30)
-        wait_until(lambda: _commits_in(found, 2), "the new partition is there")
+        asked = admin.create_partitions([NewPartitions(found.topic, 3)])
+        asked[found.topic].result(PATIENCE_S)
+        wait_until(lambda: found.commits(0, 2), "the new partition is there")
         report = next_report(monitor)
         assert of_partition(report, found, 2).committed == 0
         assert of_partition(report, found, 0).lag == 2
-
-
-def _commits_in(found, partition):
-    try:
-        found.commit(0, partition)
-    except KafkaException:
-        return False
-    return True
 
 
 def test_a_topic_that_is_deleted_is_left_out(settings, reader):
@@ -283,11 +268,14 @@ def test_a_group_of_the_new_protocol_is_described_as_well(settings, reader):
         },
     )
     found.write(8, 1)
-    member = found.join()
-    wait_until(lambda: member.assignment() or member.poll(0.1), "a member")
-    wait_until(lambda: found.pump(member, commit=False) == 8, "records")
-    where = TopicPartition(found.topic, 1, 6)
-    member.commit(offsets=[where], asynchronous=False)
+    member, counts = found.join_alone(), []
+
+    def reads_all():
+        counts.append(found.pump(member, commit=False))
+        return sum(counts) >= 8
+
+    wait_until(reads_all, "records")
+    commit_with(member, [TopicPartition(found.topic, 1, 6)])
     group = of_group(look(settings, found), found.group)
     assert (group.state, group.members) == ("Stable", 1)
     one = of_partition(look(settings, found), found, 1)
@@ -320,14 +308,16 @@ def test_groups_that_share_records_are_left_out(settings, reader):
     found = reader()
     found.write(1)
     shares = f"{found.group}-shares"
-    kafka_tool(
+    share_groups = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
+    with running_tool(
         settings,
         "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
-        *("--topic", found.topic, "--group", shares, "--timeout-ms", "3000"),
-    )
-    share_groups = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
-    assert shares in kafka_tool(settings, share_groups, "--list")
-    report = read_lag(settings, wanted=lambda group: group.startswith(found.topic))
+        *("--topic", found.topic, "--group", shares),
+    ):
+        wait_until(
+            lambda: shares in kafka_tool(settings, share_groups, "--list"), "a member"
+        )
+        report = read_lag(settings, wanted=lambda group: group.startswith(found.topic))
     assert report.problem == "" and report.group(shares) is None
 
 
@@ -336,14 +326,16 @@ def test_the_mark_of_a_transaction_is_no_lag(settings, reader):
     producer = transactional(settings, found.topic)
     producer.produce(found.topic, b"v", b"k", 0)
     producer.commit_transaction(PATIENCE_S)
+    found.wait_for_end(2)
     found.commit(1)  # behind the record, before the mark
     once = of_partition(look(settings, found), found)
     assert (once.end, once.raw_lag, once.lag) == (2, 1, 0)
     assert once.verdict.state == "OK"
     with monitored(settings, found.group) as monitor:
-        next_report(monitor)  # it has to stand still first
-        next_report(monitor)
-        assert of_partition(next_report(monitor), found).lag == 0
+        # It has to stand still first.
+        wait_until(
+            lambda: of_partition(next_report(monitor), found).lag == 0, "a mark alone"
+        )
         producer.begin_transaction()
         producer.produce(found.topic, b"v", b"k", 0)
         producer.commit_transaction(PATIENCE_S)
@@ -364,6 +356,7 @@ def test_what_an_open_transaction_holds_back_is_told_apart(settings, reader):
     each = of_partition(look(settings, found), found)
     assert (each.end, each.open_records, each.lag) == (3, 4, 1)
     producer.abort_transaction(PATIENCE_S)
+    found.wait_for_end(8)
     # Aborted records are no lag either: four, and the mark.
     found.commit(3)
     each = of_partition(look(settings, found), found)
@@ -376,7 +369,7 @@ def test_what_expired_unread_is_lost(settings, reader):
     found.commit(10)
     admin = make_admin(settings)
     where = TopicPartition(found.topic, 0, 25)
-    admin.delete_records([where])[where].result(30)
+    admin.delete_records([where])[where].result(PATIENCE_S)
     each = of_partition(look(settings, found), found)
     assert (each.begin, each.committed, each.raw_lag, each.lag) == (25, 10, 20, 5)
     assert each.verdict.state == "LOST"
@@ -395,7 +388,7 @@ def test_the_age_of_lag_is_that_of_its_first_record(settings, make_topic):
         found.commit(1)
         each = of_partition(look(settings, found), found)
         assert each.lag_s_method == "record"
-        assert each.lag_s == pytest.approx(400, abs=30)
+        assert 395 < each.lag_s < 490
 
 
 def test_our_group_is_looked_at_before_it_commits(settings, reader):
@@ -407,13 +400,13 @@ def test_our_group_is_looked_at_before_it_commits(settings, reader):
     )
     groups = {role: group_name(name, role) for role in topics}
     report = read_lag(settings, wanted=groups.values())
+    delete_topics(settings, [topic_name(each, name) for each in (TRAJECTORIES, REPLAY)])
     for role, topic in topics.items():
         group = of_group(report, groups[role])
         assert [each.place for each in group.partitions] == [
             Place(groups[role], topic_name(topic, name), number) for number in range(3)
         ]
         assert {each.committed for each in group.partitions} == {None}
-    delete_topics(settings, [topic_name(each, name) for each in (TRAJECTORIES, REPLAY)])
 
 
 def test_a_position_counts_where_a_role_tells_it(settings, reader):
@@ -437,7 +430,8 @@ def test_groups_that_nobody_has_heard_of_are_there_and_empty(settings):
     assert of_group(report, "no-such-group").partitions == ()
 
 
-def test_brokers_that_do_not_answer_are_told_of(settings):
+def test_brokers_that_do_not_answer_are_told_of(settings, monkeypatch):
+    monkeypatch.setattr(collector, "PATIENCE_S", 0.5)
     nowhere = settings.at("127.0.0.1:1", "127.0.0.1:1")
     with pytest.raises(KafkaUnavailable, match="do not answer"):
         read_lag(nowhere, wanted=["some-group"])
@@ -453,39 +447,28 @@ def test_the_monitor_outlives_a_broker(settings, local_cluster, reader):
     with monitored(settings, found.group) as monitor:
         assert of_partition(next_report(monitor), found).lag == 5
         local_cluster.kill_broker()
-        wait_until(lambda: monitor.report.problem, "it says that nobody answers")
-        old = monitor.report
+        try:
+            wait_until(lambda: monitor.report.problem, "it says that nobody answers")
+            old = monitor.report
+        finally:
+            local_cluster.restart_broker()
         assert of_partition(old, found).lag == 5, "what was known stays"
-        local_cluster.restart_broker()
         found.write(2)
-        report = wait_until(
-            lambda: (
-                of_partition(next_report(monitor), found).end == 11 and monitor.report
-            ),
-            "it looks again",
-        )
-        assert of_partition(report, found).lag == 7
+        report = next_report(monitor)
+        each = of_partition(report, found)
+        assert (each.end, each.lag) == (11, 7)
         assert report.problem == "" and report.at_s > old.at_s
 
 
 def test_two_hundred_groups_of_twelve_partitions_are_read_at_once(settings, make_topic):
     topics = [make_topic(12) for _ in range(20)]
-    groups = [f"{topics[n % 20]}-{n}" for n in range(200)]
-    admin = make_admin(settings)
-    asked = [
-        admin.alter_consumer_group_offsets(
-            [
-                ConsumerGroupTopicPartitions(
-                    group,
-                    [TopicPartition(topics[n % 20], p, 0) for p in range(12)],
-                )
-            ]
+    groups = []
+    for topic in topics:
+        mine = [f"{topic}-{n}" for n in range(10)]
+        commit_many(
+            settings, {each: dict.fromkeys(range(12), 0) for each in mine}, topic
         )
-        for n, group in enumerate(groups)
-    ]
-    for futures in asked:
-        for future in futures.values():
-            future.result(PATIENCE_S)
+        groups += mine
     began_s = time.monotonic()
     report = read_lag(settings, wanted=groups)
     took_s = time.monotonic() - began_s
@@ -494,4 +477,4 @@ def test_two_hundred_groups_of_twelve_partitions_are_read_at_once(settings, make
     print(
         f"\n200 groups x 12 partitions: {took_s:.2f} s, brokers {report.took_s:.2f} s"
     )
-    assert took_s < 10.0
+    assert took_s < PATIENCE_S  # on a machine that does nothing else, half a second

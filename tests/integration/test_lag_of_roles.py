@@ -11,7 +11,7 @@ from infra.monitoring.lag.monitor import LagMonitor
 from infra.monitoring.lag.standings import StandingsFollower, read_told
 from schemas.topics import REPLAY, TRAJECTORIES, group_name
 from tests.integration import pipeline_rig
-from tests.integration.lag_rig import of_group, wait_until
+from tests.integration.lag_rig import wait_until
 from tests.integration.learner_rig import (  # noqa: F401
     cached_export,
     experiment,
@@ -49,47 +49,51 @@ def test_processor_and_learner_are_seen_as_they_are(rig):
         with closing(monitor):
             put_unrolls(rig, "w0", incarnation, *range(6))
 
-            def place(group, topic):
+            def wait_for(group, topic, is_so, what):
+                """Return a group and a partition of it, as one report has them."""
                 where = Place(group, rig.topic(topic), 0)
-                found = of_group(monitor.report, group).partitions
-                return next(each for each in found if each.place == where)
 
-            def unread():
-                group = monitor.report.group(processors)
-                places = group.partitions if group else ()
-                return {(each.end, each.committed) for each in places}
+                def look():
+                    found = monitor.report.group(group)
+                    for each in found.partitions if found else ():
+                        if each.place == where and is_so(found, each):
+                            return found, each
 
-            wait_until(lambda: (6, None) in unread(), "nobody has read it")
-            assert place(processors, TRAJECTORIES).verdict.state == "NO_COMMIT"
+                return wait_until(look, what)
+
+            _, seen = wait_for(
+                *(processors, TRAJECTORIES),
+                lambda _, seen: (seen.end, seen.committed) == (6, None),
+                "nobody has read it",
+            )
+            assert seen.verdict.state == "NO_COMMIT"
             learner = rig.start_thread()
             with processor(rig):
                 pipeline_rig.wait(rig, learner, env_steps=5 * ROWS)
-                wait_until(
-                    lambda: (
-                        place(processors, TRAJECTORIES).current == 6
-                        and place(processors, TRAJECTORIES).owner
-                    ),
+                group, seen = wait_for(
+                    *(processors, TRAJECTORIES),
+                    lambda _, seen: seen.current == 6 and seen.owner,
                     "all is handled, by a member",
                 )
-                seen = place(processors, TRAJECTORIES)
                 # The last unroll waits for what comes after it: held, and no lag.
                 assert (seen.lag, seen.held >= 1) == (0, True)
                 assert seen.unsaved == seen.current - (seen.committed or 0) >= 1
                 assert seen.verdict.state == "OK", seen.verdict
-                assert of_group(monitor.report, processors).members == 1
+                assert group.members == 1
 
-                wait_until(
-                    lambda: (
-                        place(learners, REPLAY).committed
-                        and place(learners, REPLAY).lag == 0
-                    ),
+                group, seen = wait_for(
+                    *(learners, REPLAY),
+                    lambda _, seen: seen.committed and seen.lag == 0,
                     "the learner has saved",
                 )
-                seen = place(learners, REPLAY)
                 # It chooses its partitions itself: that it is no member means nothing.
-                assert of_group(monitor.report, learners).members is None
+                assert group.members is None
                 assert seen.verdict.state == "OK", seen.verdict
-                assert monitor.report.problem == ""
-    standings, rows = read_told(rig.settings, [rig.name])
-    assert standings[Place(learners, rig.topic(REPLAY), 0)].position == 5
+
+                def all_is_told():
+                    standings, rows = read_told(rig.settings, [rig.name])
+                    told = standings.get(Place(learners, rig.topic(REPLAY), 0))
+                    return rows if told and told.position == 5 else None
+
+                rows = wait_until(all_is_told, "the learner tells of it")
     assert rows[learners] == pytest.approx(ROWS, rel=0.2)

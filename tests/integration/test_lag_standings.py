@@ -122,22 +122,27 @@ def telling(experiments):
     thread.join()
 
 
-@pytest.mark.parametrize("ahead_s", [-40.0, 0.0, 20.0])
+# Wrong by as much as a clock is apart, or right but for what a busy machine adds.
+APART_S, SLACK_S = 60.0, 30.0
+
+
+@pytest.mark.parametrize("ahead_s", [-APART_S, 0.0, APART_S])
 def test_one_look_knows_who_is_there_by_a_clock_that_differs(
-    settings, experiments, telling, ahead, ahead_s
+    settings, experiments, telling, ahead, ahead_s, monkeypatch
 ):
+    monkeypatch.setattr(standings, "_LISTEN_S", 60.0)
     one = experiments.names[0]
     wait_until(lambda: experiments.place(one) in read_told(settings, [one])[0], "one")
     ahead(ahead_s)
     found, _ = read_told(settings, [one])
     age_s = time.time() + ahead_s - found[experiments.place(one)].at_s
-    assert -1 < age_s < 5
+    assert -1 < age_s < SLACK_S
 
 
 def test_followers_know_who_is_there_by_a_clock_that_differs(
     settings, experiments, telling, ahead
 ):
-    ahead(20.0)
+    ahead(APART_S)
     with closing(StandingsFollower(settings)) as follower:
         follower.follow(experiments.names)
 
@@ -146,16 +151,17 @@ def test_followers_know_who_is_there_by_a_clock_that_differs(
             return told is not None and told.ahead_s is not None and told
 
         standing = wait_until(is_known, "how far the clocks are apart")
-    assert standing.ahead_s == pytest.approx(20.0, abs=2)
-    assert abs(time.time() + 20.0 - standing.at_s) < 5
+    assert standing.ahead_s == pytest.approx(APART_S, abs=SLACK_S)
+    assert -1 < time.time() + APART_S - standing.at_s < SLACK_S
 
 
 def test_who_tells_nothing_any_more_is_silent_for_one_look(
-    settings, experiments, ahead
+    settings, experiments, ahead, monkeypatch
 ):
+    monkeypatch.setattr(standings, "_LISTEN_S", 0.5)
     one = experiments.names[0]
     experiments.tell(one, 5)
-    ahead(20.0)  # it might as well be 20 s ago
+    ahead(APART_S)  # it might as well be so long ago
     found, _ = read_told(settings, [one])
-    age_s = time.time() + 20.0 - found[experiments.place(one)].at_s
-    assert age_s > 15
+    age_s = time.time() + APART_S - found[experiments.place(one)].at_s
+    assert age_s > APART_S - 1

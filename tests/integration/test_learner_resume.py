@@ -1,7 +1,9 @@
 """A learner that was stopped, killed or starved goes on where its checkpoint is."""
 
+import contextlib
 import os
 import signal
+import threading
 import time
 
 import numpy as np
@@ -11,20 +13,23 @@ from confluent_kafka import TopicPartition
 from infra.control.members import ensure_experiment_topics
 from infra.kafka.clients import make_admin
 from infra.kafka.topic_admin import delete_topics, describe_topics
-from learner import loop, trim
+from learner import loop, saver, trim
 from learner.algorithms.base import UpdateResult
 from learner.algorithms.dqn import Dqn
 from learner.log_start import LogMismatch, RecordsExpired
 from schemas.topics import REPLAY
+from tests.integration.bundled_export import PRELUDE
+from tests.integration.learner_host import learner_host  # noqa: F401
 from tests.integration.learner_rig import (  # noqa: F401
     Rig,
     cached_export,
     experiment,
 )
 
-pytestmark = [pytest.mark.kafka, pytest.mark.chaos]
+pytestmark = [pytest.mark.kafka, pytest.mark.chaos, pytest.mark.timeout(600)]
 
 ROWS = 8 * 8 - 1  # of a batch; one of its 64 is not valid
+SMALL = {"capacity": 1024, "minSize": 128}
 
 _KILL = """
 import os, signal
@@ -45,29 +50,26 @@ KILLS = [
 ]
 
 
-def test_kills_between_update_checkpoint_and_commit_count_nothing_twice(rig):
+def test_kills_between_update_checkpoint_and_commit_count_nothing_twice(
+    rig,
+    learner_host,  # noqa: F811
+):
     incarnation = rig.start_worker()
     sequence = 0
     for kill in KILLS:
         rig.send("w0", incarnation, *range(sequence, sequence + 12))
         sequence += 12
-        learner = rig.start_learner(_KILL + kill)
-        while learner.poll() is None:
+        learner_host.start(rig, PRELUDE + _KILL + kill)
+        while (code := learner_host.poll()) is None:
             # Something has to be new for every checkpoint and update.
             rig.send("w0", incarnation, sequence)
             sequence += 1
             time.sleep(0.1)
-        assert learner.returncode == -signal.SIGKILL
+        assert code == -signal.SIGKILL
         held = rig.checkpoint_state()["positions"]
         for partition, offset in rig.committed().items():
             assert offset <= held[str(partition)]
-    learner = rig.start_learner()
-    rig.wait_for(
-        lambda: rig.metrics().get("env_steps") == rig.unique_rows, learner=learner
-    )
-    began = time.monotonic()
-    assert rig.stop(learner) == 0
-    assert time.monotonic() - began < 8.0
+    rig.run_until(lambda: rig.metrics().get("env_steps") == rig.unique_rows)
     values = rig.metrics()
     assert values["resumed"] == 1
     assert (values["lost_steps"], values["duplicate_steps"]) == (0, 0)
@@ -128,7 +130,9 @@ def test_a_resumed_learner_learns_first_and_exports_then(rig, tmp_path):
     note = tmp_path / "first-update"
     learner = rig.start_learner(_NOTE_FIRST_UPDATE.format(path=str(note)))
     rig.send("w0", incarnation, *range(20, 40))
-    rig.wait_for(lambda: rig.policies()[-1].epoch > epoch, learner=learner)
+    rig.wait_for(
+        lambda: rig.policies()[-1].epoch > epoch, learner=learner, timeout_s=300.0
+    )
     assert note.read_text() == repr((int(updates) + 1, [], []))
     assert rig.stop(learner) == 0
 
@@ -173,8 +177,8 @@ def test_records_that_expired_while_it_was_down_are_counted_exactly(rig):
     assert "4 records before offset 14" in rig.events("expired-records")[0]
 
 
-def test_a_spec_that_says_so_fails_on_expiry(settings, cached_export):  # noqa: F811
-    rig = Rig(settings, experiment(onExpired="fail"))
+@pytest.mark.parametrize("rig", [{"onExpired": "fail"}], indirect=True, ids=["fail"])
+def test_a_spec_that_says_so_fails_on_expiry(rig):
     incarnation = rig.start_worker()
     rig.send("w0", incarnation, *range(4))
     rig.run_until(lambda: rig.committed().get(0) == 4)
@@ -195,14 +199,29 @@ def test_a_topic_made_anew_is_another_log(rig):
         rig.start_thread().result()
 
 
-def test_a_disk_that_refuses_is_said_and_nothing_is_committed(rig):
+def test_a_disk_that_refuses_is_said_and_nothing_is_committed(rig, monkeypatch):
+    monkeypatch.setattr(saver, "FIRST_RETRY_S", 0.5)
+    is_open, waits = threading.Event(), threading.Event()
+    save = saver.Saver.save
+
+    def gated(self, snapshot):
+        waits.set()
+        is_open.wait()
+        save(self, snapshot)
+
     incarnation = rig.start_worker()
     rig.send("w0", incarnation, *range(4))
     learner = rig.start_thread()
     rig.wait_for(lambda: rig.committed().get(0) == 4, learner=learner)
     root = rig.checkpoints.root
-    os.rename(root, root.with_name("away"))
-    root.write_text("no directory")
+    # Between two checkpoints: one that is begun would make its directory anew.
+    monkeypatch.setattr(saver.Saver, "save", gated)
+    try:
+        rig.wait_for(waits.is_set, learner=learner)
+        os.rename(root, root.with_name("away"))
+        root.write_text("no directory")
+    finally:
+        is_open.set()
     rig.send("w0", incarnation, *range(4, 8))
     rig.wait_for(lambda: rig.metrics()["env_steps"] == 8 * ROWS, learner=learner)
     rig.wait_for(lambda: rig.events("checkpoint-failed"), learner=learner)
@@ -213,9 +232,9 @@ def test_a_disk_that_refuses_is_said_and_nothing_is_committed(rig):
     assert learner.stop() == 0
 
 
-def test_trimming_keeps_what_two_checkpoints_need(settings, cached_export, monkeypatch):  # noqa: F811
+@pytest.mark.parametrize("rig", [{"replay": SMALL}], indirect=True, ids=["small"])
+def test_trimming_keeps_what_two_checkpoints_need(rig, monkeypatch):
     monkeypatch.setattr(trim.Trimmer.__init__, "__defaults__", (0.0,))
-    rig = Rig(settings, experiment(replay={"capacity": 1024, "minSize": 128}))
     incarnation = rig.start_worker()
     rig.send("w0", incarnation, *range(40))
     rig.run_until(lambda: _first_offset(rig) > 0)
@@ -224,7 +243,6 @@ def test_trimming_keeps_what_two_checkpoints_need(settings, cached_export, monke
     rig.run_until(lambda: rig.metrics().get("resumed"))
     assert rig.metrics()["unrestorable_rows"] == 0
     assert rig.metrics()["buffer_rows"] == 16 * ROWS
-    rig.close()
 
 
 def test_losses_that_are_not_finite_change_nothing_and_stop_in_the_end(
@@ -264,7 +282,8 @@ def _first_offset(rig):
 
 
 @pytest.fixture
-def rig(settings, cached_export):  # noqa: F811
-    rig = Rig(settings, experiment())
-    yield rig
-    rig.close()
+def rig(settings, cached_export, request):  # noqa: F811
+    """The learner's rig; a test may say what else stands in its spec."""
+    learner = getattr(request, "param", {})
+    with contextlib.closing(Rig(settings, experiment(**learner))) as rig:
+        yield rig

@@ -1,7 +1,9 @@
 """A learner that learns from several experiments' transitions, and what it tells."""
 
+import contextlib
 import dataclasses
 import json
+import secrets
 import signal
 import time
 
@@ -16,6 +18,8 @@ from learner.source_runs import SourceMismatch
 from schemas.experiment import from_values
 from schemas.records import NO_POLICY, TrainedOn
 from schemas.topics import LINEAGE, REPLAY, TRAJECTORIES
+from tests.integration.bundled_export import PRELUDE
+from tests.integration.learner_host import learner_host  # noqa: F401
 from tests.integration.learner_rig import (  # noqa: F401
     ENV,
     Rig,
@@ -24,7 +28,7 @@ from tests.integration.learner_rig import (  # noqa: F401
 )
 from tests.integration.test_learner_resume import _KILL
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
 ROWS = 8 * 8 - 1  # of a batch; one of its 64 is not valid
 KILLS = [
@@ -39,18 +43,16 @@ KILLS = [
 @pytest.fixture
 def rigs(settings, cached_export):  # noqa: F811
     """Make experiments; all that they started is ended."""
-    made = []
+    with contextlib.ExitStack() as made:
 
-    def make(*sources, **learner):
-        named = [{"experiment": rig.name, "weight": w} for rig, w in sources]
-        if sources:
-            learner["sources"] = [{"weight": learner.pop("weight", 3)}, *named]
-        made.append(Rig(settings, experiment(**learner)))
-        return made[-1]
+        def make(*sources, **learner):
+            named = [{"experiment": rig.name, "weight": w} for rig, w in sources]
+            if sources:
+                learner["sources"] = [{"weight": learner.pop("weight", 3)}, *named]
+            rig = Rig(settings, experiment(**learner))
+            return made.enter_context(contextlib.closing(rig))
 
-    yield make
-    for rig in made:
-        rig.close()
+        yield make
 
 
 def trained_on(rig, *others):
@@ -63,7 +65,10 @@ def trained_on(rig, *others):
 
 
 @pytest.mark.chaos
-def test_kills_lose_nothing_and_count_nothing_twice_of_either_source(rigs):
+def test_kills_lose_nothing_and_count_nothing_twice_of_either_source(
+    rigs,
+    learner_host,  # noqa: F811
+):
     past = rigs()
     # Two rows of the past to one live: as fast as they are sampled.
     # Room for all of it, however slow the machine is.
@@ -73,15 +78,15 @@ def test_kills_lose_nothing_and_count_nothing_twice_of_either_source(rigs):
     streams.append((past, "w1", past.start_worker(1)))
     sequence = 0
     for kill in KILLS:
-        learner = live.start_learner(_KILL + kill)
-        while learner.poll() is None:
+        learner_host.start(live, PRELUDE + _KILL + kill)
+        while (code := learner_host.poll()) is None:
             # Something has to be new for every checkpoint, update and batch.
             for rig, worker, incarnation in streams:
                 rig.send(worker, incarnation, sequence)
             sequence += 1
             time.sleep(0.1)
-        assert learner.returncode == -signal.SIGKILL
-    learner = live.start_learner()
+        assert code == -signal.SIGKILL
+    learner = live.start_thread()
 
     def is_read():
         """The past is let in as fast as rows of the worker let it be sampled."""
@@ -89,10 +94,10 @@ def test_kills_lose_nothing_and_count_nothing_twice_of_either_source(rigs):
         committed = live.committed(past.topic(REPLAY))
         return committed == {0: sequence, 1: sequence}
 
-    live.wait_for(is_read, learner=learner)
+    live.wait_for(is_read, learner=learner, timeout_s=240.0)
     whole = live.unique_rows + past.unique_rows
     live.wait_for(lambda: live.metrics().get("env_steps") == whole, learner=learner)
-    assert live.stop(learner) == 0
+    assert learner.stop() == 0
     values = live.metrics()
     assert values["resumed"] == 1
     assert values["lost_steps"] == values["duplicate_steps"] == 0
@@ -202,7 +207,9 @@ def test_a_source_that_was_taken_out_goes_on_where_it_was_when_it_is_back(rigs):
 def test_a_version_is_told_of_with_what_it_was_trained_on(rigs):
     past = rigs()
     past.send("w0", past.start_worker(), *range(10))
-    live = rigs((past, 1), weight=1)
+    # Each update is a version: the last one is of when all had been taken in.
+    each = {"publishEveryUpdates": 1, "publishIntervalMs": 0}
+    live = rigs((past, 1), weight=1, **each)
     incarnation = live.start_worker()
     live.send("w0", incarnation, *range(10))
     live.run_until(
@@ -213,7 +220,12 @@ def test_a_version_is_told_of_with_what_it_was_trained_on(rigs):
         )
     )
     live.send("w0", incarnation, *range(10, 40))
-    live.run_until(lambda: live.metrics()["env_steps"] == 50 * ROWS)
+    live.run_until(
+        lambda: (
+            live.metrics()["env_steps"] == 50 * ROWS
+            and live.metrics()["samples_owed"] < 32
+        )
+    )
     records = live.records(LINEAGE, TrainedOn)
     published = {(policy.epoch, policy.version) for policy in live.policies()}
     told = [(record.policy.epoch, record.policy.version) for record in records]
@@ -264,12 +276,11 @@ def test_an_experiment_that_there_is_not_or_that_is_there_twice_is_named(rigs):
     live = rigs(sources=[{"experiment": "no-such-one"}])
     with pytest.raises(RollstreamError, match=r"learner.sources: .*'no-such-one'"):
         live.start_thread().result()
-    twice = Rig(
-        live.settings, experiment("twice", sources=[{}, {"experiment": "twice"}])
-    )
-    with pytest.raises(SourceMismatch, match="found twice by its name and without one"):
+    name = f"twice-{secrets.token_hex(4)}"
+    twice = rigs(name=name, sources=[{}, {"experiment": name}])
+    expected = f"found {name} by its name and without one"
+    with pytest.raises(SourceMismatch, match=expected):
         twice.start_thread().result()
-    twice.close()
 
 
 def test_a_source_whose_topic_is_gone_stops_it_and_says_how_to_go_on(rigs):
@@ -281,7 +292,7 @@ def test_a_source_whose_topic_is_gone_stops_it_and_says_how_to_go_on(rigs):
     live.wait_for(lambda: live.committed(past.topic(REPLAY)), learner=learner)
     delete_topics(live.settings, [past.topic(REPLAY)])
     with pytest.raises(LogMismatch, match=r"taken out of learner.sources") as found:
-        learner.result(60.0)
+        learner.result()
     assert past.topic(REPLAY) in str(found.value)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -12,6 +13,7 @@ from infra.control.experiments import read_experiment
 from schemas.codec import decode_or_none
 from schemas.records import TrainedOn
 from schemas.topics import LINEAGE
+from tests.integration import bundled_export
 from tests.integration.exchange_rig import ID, TOPICS, ExchangeRig, imports
 from tests.integration.processor_rig import wait_until
 
@@ -28,8 +30,9 @@ SMALL = (
 
 
 @pytest.fixture
-def rig(settings, tmp_path) -> Iterator[ExchangeRig]:
-    with closing(ExchangeRig(settings, tmp_path)) as found:
+def rig(settings, tmp_path, rollstream, monkeypatch) -> Iterator[ExchangeRig]:
+    with closing(ExchangeRig(settings, tmp_path, rollstream)) as found:
+        monkeypatch.setenv("MINARI_DATASETS_PATH", str(found.root))
         yield found
 
 
@@ -49,7 +52,7 @@ def test_a_policy_is_traced_through_a_replay_to_the_dataset_it_comes_from(rig):
     # Streams w0 to w3 of eight have the episodes 0, 1, 2, 3, 8, 9, 10, 11, ...
     steps = sum(n for i, n in enumerate(LENGTHS) if i % 8 < 4)
     with rig.processor(name):
-        learner = rig.start("learner.train", name)
+        learner = rig.popen([sys.executable, "-c", bundled_export.LEARNER, name])
         try:
 
             def has_all() -> bool:
@@ -62,7 +65,7 @@ def test_a_policy_is_traced_through_a_replay_to_the_dataset_it_comes_from(rig):
             wait_until(has_all, 400.0, "a checkpoint with all of it")
         finally:
             learner.send_signal(signal.SIGTERM)
-            learner.wait(60)
+            learner.wait(90)
     found = rig.run("lineage", name, "--json")
     assert found["run_id"] == read_experiment(rig.settings, name).run_id
     assert (found["env_steps"], found["is_exact"]) == (steps, True)

@@ -1,5 +1,6 @@
 """Logs of real processes, as a person follows them."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -36,13 +37,15 @@ import logging, os, sys, time
 from pathlib import Path
 from infra.log_rotation import EmptiedInPlace
 from infra.logs import json_formatter
-path, index = Path(sys.argv[1]), int(sys.argv[2])
-handler = EmptiedInPlace(path, max_bytes=200_000)
+path, index, shown = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+handler = EmptiedInPlace(path, max_bytes=75_000)
 handler.setFormatter(json_formatter({"role": "worker", "index": index}))
 logging.basicConfig(level="INFO", handlers=[handler])
-for n in range(4_000):
-    logging.info("%d %s", n, "x" * 100)
-    time.sleep(0.001)
+for n in range(2_000):
+    # Who follows may stand still; what is moved aside for the fourth time is gone.
+    while n % 250 == 0 < n and f'"{index}:{n - 250} ' not in shown.read_text():
+        time.sleep(0.05)
+    logging.info("%d:%d %s", index, n, "x" * 100)
 logging.warning("the end")
 """
 
@@ -68,14 +71,18 @@ def test_logs_are_followed_while_they_grow_and_rotate(own, command, tmp_path):
     script = tmp_path / "writer.py"
     script.write_text(WRITER)
     # One of them is new to who follows.
-    writers = [
-        subprocess.Popen(
-            [sys.executable, script, directory / f"worker-{index}.log", str(index)],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
-        for index in (0, 1)
-    ]
-    assert [writer.wait(120) for writer in writers] == [0, 0]
+    with contextlib.ExitStack() as stack:
+        writers = [
+            stack.enter_context(subprocess.Popen(
+                [sys.executable, script, directory / f"worker-{index}.log",
+                 str(index), out],
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+            ))
+            for index in (0, 1)
+        ]  # fmt: skip
+        for writer in writers:
+            stack.callback(writer.kill)
+        assert [writer.wait(120) for writer in writers] == [0, 0]
     until(lambda: out.read_text().count("the end") == 2)
     assert interrupted(process) == 130
     assert "Traceback" not in error.read_text()
@@ -83,7 +90,8 @@ def test_logs_are_followed_while_they_grow_and_rotate(own, command, tmp_path):
     for index in (0, 1):
         said = [x["message"].split()[0] for x in lines_of(out) if x["index"] == index]
         before = ["before"] if index == 0 else []
-        assert said == [*before, *map(str, range(4_000)), "the"]
+        lines = [f"{index}:{n}" for n in range(2_000)]
+        assert said == [*before, *lines, "the"]
 
 
 def test_what_is_shown_is_what_was_asked_for(own, rollstream, shown):

@@ -119,7 +119,7 @@ def test_records_that_expire_first_are_passed_over(records, send, settings, make
     records.follow({topic: 5})
     admin = make_admin(settings)
     for future in admin.delete_records([TopicPartition(topic, 0, 4)]).values():
-        future.result(30)
+        future.result(PATIENCE_S)
     assert read(records, 1)[-1] == (topic, b"4")
     send(topic, b"5")
     assert read(records, 1) == [(topic, b"5")]

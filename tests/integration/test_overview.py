@@ -2,21 +2,23 @@
 
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
-import time
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
 
 from infra.clock import now_ms
+from infra.control import znodes
 from infra.control.deletion import delete_experiment
 from infra.control.edits import in_state
 from infra.control.experiments import new_run_id
 from infra.control.launching import change
 from infra.kafka.topic_admin import TopicConfig, ensure_topics
-from infra.monitoring import metric_tails
+from infra.monitoring import live, metric_tails
 from infra.monitoring.overview import read_overview
 from rollstream import Client
 from schemas.codec import encode
@@ -28,6 +30,14 @@ from tests.unit.test_experiment import SAMPLE
 
 pytestmark = pytest.mark.kafka
 RUN = new_run_id()
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch):
+    """Who cannot wait is not told all; the tests have the time."""
+    monkeypatch.setattr(live, "_ANSWER_S", 60.0)
+    monkeypatch.setattr(znodes, "_ANSWER_S", 60.0)
+    monkeypatch.setattr(metric_tails, "_TIMEOUT_S", 60.0)
 
 
 def learner_point(name, run_id, steps):
@@ -50,10 +60,11 @@ def test_100_experiments_are_listed_from_a_few_records_of_each(
     rig,  # noqa: F811
     monkeypatch,
 ):
-    names = [f"many-{number}" for number in range(100)]
+    token = secrets.token_hex(3)
+    names = [f"many-{token}-{number}" for number in range(100)]
     topics = [topic_name(METRICS, name) for name in names]
     ensure_topics(rig.settings, [TopicConfig(topic, 1) for topic in topics])
-    rig.launch(rig.spec("many-first"))
+    first = rig.launch(rig.spec()).published.experiment.name
     for name, topic in zip(names, topics, strict=True):
         rig.publish(rig.spec(name), -1, RUN)
         rig.sender.send(topic, encode(learner_point(name, RUN, 7.0)), "learner/0")
@@ -73,11 +84,10 @@ def test_100_experiments_are_listed_from_a_few_records_of_each(
         return real(raw)
 
     monkeypatch.setattr(metric_tails, "to_message", count)
-    began_s = time.monotonic()
+    rig.wait_until_no_agent_lives()
     found = read_overview(rig.settings)
-    took_s = time.monotonic() - began_s
     rows = {row.experiment: row for row in found.experiments}
-    assert rows.keys() >= {*names, "many-first"}
+    assert rows.keys() >= {*names, first}
     assert (rows[names[0]].env_steps, rows[names[0]].mean_return) == (8, None)
     for name in names[1:]:
         row = rows[name]
@@ -85,11 +95,10 @@ def test_100_experiments_are_listed_from_a_few_records_of_each(
         assert (row.state, row.wanted, row.roles_wanted) == ("pending", "running", 5)
     assert (rows[names[1]].roles_running, rows[names[2]].roles_running) == (1, 0)
     assert rows[names[1]].agents == (rig.coordination.name,)
-    assert 0 <= rows[names[1]].age_ms < 3_600_000  # since this file was imported
+    assert rows[names[1]].age_ms >= 0  # since this file was imported
     assert found.agents == ()
+    # Which is what makes it quick.
     assert len(read) < 100 * 3 + 100
-    print(f"{took_s:.2f} s")
-    assert took_s < 8  # 2 s on a machine that does nothing else
 
 
 def test_what_is_refused_deleted_or_hostile(rig):  # noqa: F811
@@ -116,6 +125,7 @@ def test_what_is_refused_deleted_or_hostile(rig):  # noqa: F811
 
 def test_a_client_does_what_the_commands_do(rig):  # noqa: F811
     experiment = rig.spec()
+    rig.wait_until_no_agent_lives()
     with Client(rig.settings) as client:
         launched = client.launch(experiment, overrides=["spec.workers.replicas=3"])
         name = experiment.name
@@ -156,12 +166,21 @@ def test_who_watches_sees_stop_deletion_and_a_fresh_run(rig):  # noqa: F811
         assert (last.state, last.is_over) == ("deleted", True)
 
 
-def start(*arguments):
-    return subprocess.Popen(
-        [sys.executable, "-m", "rollstream.cli", *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+@pytest.fixture
+def start():
+    """Start commands; what a failed test has left of them is ended."""
+    with ExitStack() as started:
+
+        def run(*arguments):
+            process = started.enter_context(subprocess.Popen(
+                [sys.executable, "-m", "rollstream.cli", *arguments],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            ))  # fmt: skip
+            started.callback(process.kill)
+            return process
+
+        yield run
 
 
 def test_commands_answer_in_json_and_with_their_exit_codes(
@@ -170,6 +189,7 @@ def test_commands_answer_in_json_and_with_their_exit_codes(
     tmp_path,
 ):
     name = rig.spec().name
+    rig.wait_until_no_agent_lives()
     of_it = (str(SAMPLE), "--set", f"metadata.name={name}")
     assert rollstream("diff", *of_it)[0] == 1
     code, out, err = rollstream("launch", *of_it, "--json")
@@ -207,15 +227,16 @@ def test_commands_answer_in_json_and_with_their_exit_codes(
         assert (code, out) == (1, "") and f"found '{name}'" in err
 
 
-def test_follow_ends_as_run_does_and_ctrl_c_ends_only_that(rig):  # noqa: F811
+def test_follow_ends_as_run_does_and_ctrl_c_ends_only_that(rig, start):  # noqa: F811
     name = rig.spec().name
+    rig.wait_until_no_agent_lives()
     command = ("launch", str(SAMPLE), "--set", f"metadata.name={name}", "--follow")
     followed = start(*command)
     wait_for_line(followed.stdout, "pending: nobody has taken it on yet")
     wait_for_line(followed.stdout, "no agent runs: start one with `rollstream agent`")
     wait_for_line(followed.stdout, "env steps")
     followed.send_signal(signal.SIGINT)
-    out, _ = followed.communicate(timeout=60)
+    out, _ = followed.communicate(timeout=120)
     assert followed.returncode == 130 and f"{name} goes on" in out
     with Client(rig.settings) as client:
         published = client.get(name)
@@ -223,7 +244,7 @@ def test_follow_ends_as_run_does_and_ctrl_c_ends_only_that(rig):  # noqa: F811
     followed = start(*command, "--json")
     wait_for_line(followed.stderr, "env steps")
     rig.finish(published)
-    out, err = followed.communicate(timeout=60)
+    out, err = followed.communicate(timeout=120)
     assert (followed.returncode, json.loads(out)["env_steps"]) == (0, 7_000), err
 
 

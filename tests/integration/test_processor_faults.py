@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from infra.cluster.local import LocalCluster
+from infra.control.role import EXIT_OK, EXIT_UNDELIVERED
 from infra.settings import Settings
 from tests.integration.processor_rig import Rig, loaded, terminate, wait_until
 
@@ -24,6 +25,13 @@ pytestmark = [pytest.mark.kafka, pytest.mark.chaos]
 def rig(settings: Settings, tmp_path: Path) -> Iterator[Rig]:
     with Rig(settings, tmp_path) as rig:
         yield rig
+
+
+def assert_leaves(rig: Rig, child: subprocess.Popen[bytes]) -> None:
+    """It does what it has to before the deadline, unless the broker lets it wait."""
+    code = terminate(child)
+    late = "stop: not done within" in rig.log()
+    assert code == EXIT_OK or (late and code == EXIT_UNDELIVERED)
 
 
 def test_a_killed_processor_loses_nothing(rig: Rig) -> None:
@@ -48,11 +56,11 @@ def test_processors_join_and_leave_and_there_may_be_more_than_partitions(
         with loaded(rig):
             rig.wait_until_some_committed(40)
             children += [rig.start(1), rig.start(2)]
+            rig.wait_until_up(*children)
             rig.wait_until_some_committed(120)
             assert all(child.poll() is None for child in children)
             for leaving in (0, 1):
-                assert terminate(children[leaving]) < 8.0
-                assert children[leaving].returncode == 0
+                assert_leaves(rig, children[leaving])
                 rig.wait_until_some_committed(60)
         rig.wait_until_all_committed()
         print("repeated rows:", rig.check())
@@ -64,12 +72,11 @@ def test_a_processor_that_is_told_to_stop_leaves_a_clean_place(rig: Rig) -> None
         for _ in range(2):
             child = rig.start()
             rig.wait_until_some_committed(40)
-            took = terminate(child)
-            assert (child.returncode, took < 8.0) == (0, True)
-        wait_until(lambda: load.count > 100, 10.0, "some load")
+            assert_leaves(rig, child)
+        wait_until(lambda: load.count > 100, 60.0, "some load")
     child = rig.start()
     rig.wait_until_all_committed()
-    assert terminate(child) < 8.0
+    assert_leaves(rig, child)
     assert "Traceback" not in rig.log()
     print("repeated rows:", rig.check())
 
@@ -77,10 +84,11 @@ def test_a_processor_that_is_told_to_stop_leaves_a_clean_place(rig: Rig) -> None
 def test_a_frozen_processor_that_comes_back_changes_nothing(rig: Rig) -> None:
     zombie, other = rig.start(0), rig.start(1)
     with loaded(rig):
+        rig.wait_until_up(zombie, other)
         rig.wait_until_some_committed(80)
         zombie.send_signal(signal.SIGSTOP)
         # Past its session: the other one has taken its partitions over.
-        rig.wait_until_some_committed(300, timeout_s=40.0)
+        rig.wait_until_each_committed(40)
         zombie.send_signal(signal.SIGCONT)
         rig.wait_until_some_committed(150)
     rig.wait_until_all_committed()
@@ -100,43 +108,23 @@ def is_alone(child: subprocess.Popen[bytes], port: int) -> bool:
 
 
 def test_a_broker_that_dies_and_comes_back_loses_nothing(
-    settings: Settings, tmp_path: Path
+    rig: Rig, local_cluster: LocalCluster
 ) -> None:
-    cluster = LocalCluster(
-        Settings(
-            bootstrap_servers=None,
-            zookeeper=None,
-            data_dir=tmp_path / "data",
-            cache_dir=settings.cache_dir,
-        )
-    )
-    found = cluster.start()
-    own = settings.at(found.bootstrap_servers, found.zookeeper)
-    port = int(found.bootstrap_servers.rpartition(":")[2])
-    try:
-        with Rig(own, tmp_path) as rig:
-            child, asked = rig.start(0), rig.start(1)
-            both = (child, asked)
+    port = int(str(rig.settings.bootstrap_servers).rpartition(":")[2])
+    child, asked = both = rig.start(0), rig.start(1)
+    rig.wait_until_up(*both)
+    with loaded(rig):
+        rig.wait_until_some_committed(60)
+        try:
+            local_cluster.kill_broker()
             wait_until(
-                lambda: not any(is_alone(each, port) for each in both),
-                60.0,
-                "both are connected",
+                lambda: all(is_alone(each, port) for each in both), 60.0, "both notice"
             )
-            with loaded(rig):
-                rig.wait_until_some_committed(60, timeout_s=60.0)
-                cluster.kill_broker()
-                wait_until(
-                    lambda: all(is_alone(each, port) for each in both),
-                    10.0,
-                    "both notice",
-                )
-                # Faust's own shutdown would wait for the broker for a minute.
-                assert terminate(asked) < 8.0
-                assert asked.returncode in (0, 4)
-                cluster.restart_broker()
-                rig.wait_until_some_committed(100, timeout_s=120.0)
-            rig.wait_until_all_committed(timeout_s=90.0)
-            assert child.poll() is None
-            print("repeated rows:", rig.check())
-    finally:
-        cluster.stop()
+            # Faust's own shutdown would wait for the broker for a minute.
+            assert terminate(asked) in (EXIT_OK, EXIT_UNDELIVERED)
+        finally:
+            local_cluster.restart_broker()
+        rig.wait_until_some_committed(100, timeout_s=120.0)
+    rig.wait_until_all_committed()
+    assert child.poll() is None
+    print("repeated rows:", rig.check())

@@ -5,19 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import (
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 
 from infra.cluster.service import choose_port
+from infra.control.role import EXIT_ERROR, EXIT_OK
 from infra.kafka.clients import make_admin, producer_config
 from infra.settings import Settings
 from schemas.codec import decode, decode_any, encode
@@ -40,7 +36,8 @@ from schemas.topics import (
     TRAJECTORIES,
     topic_name,
 )
-from tests.integration.processor_rig import Rig, terminate, wait_until
+from tests.integration.processor_rig import PATIENT, Rig, terminate, wait_until
+from tests.integration.topic_limits import limit
 from tests.unit.test_processor_oracle import make_end, make_unroll
 
 pytestmark = pytest.mark.kafka
@@ -48,7 +45,7 @@ pytestmark = pytest.mark.kafka
 
 @pytest.fixture
 def rig(settings: Settings, tmp_path: Path) -> Iterator[Rig]:
-    with Rig(settings, tmp_path, partitions=1) as rig:
+    with Rig(settings, tmp_path, partitions=1, prelude=PATIENT) as rig:
         yield rig
 
 
@@ -67,19 +64,19 @@ def abort_one(rig: Rig) -> None:
         {
             **producer_config(rig.settings, "foreign"),
             "transactional.id": rig.name,
-            "message.timeout.ms": 30_000,
+            "message.timeout.ms": 60_000,
             "compression.type": "zstd",
         }
     )
     rig.flush()
     end = rig.end()
-    producer.init_transactions(30.0)
+    producer.init_transactions(60.0)
     producer.begin_transaction()
     producer.produce(rig.source, encode(unroll_at(0, worker="w9")), "w9", 0)
-    producer.flush(30.0)
-    producer.abort_transaction(30.0)
+    assert producer.flush(60.0) == 0
+    producer.abort_transaction(60.0)
     # The broker writes the transaction's mark after it has answered.
-    wait_until(lambda: rig.end() == end + 2, 10.0, "a record and a mark")
+    wait_until(lambda: rig.end() == end + 2, 60.0, "a record and a mark")
 
 
 def poison(rig: Rig) -> list[bytes | None]:
@@ -109,23 +106,6 @@ def poison(rig: Rig) -> list[bytes | None]:
     ]
 
 
-def limit_replay(rig: Rig, num_bytes: int) -> None:
-    resource = ConfigResource(
-        ResourceType.TOPIC,
-        rig.topic(REPLAY),
-        incremental_configs=[
-            ConfigEntry(
-                "max.message.bytes",
-                str(num_bytes),
-                incremental_operation=AlterConfigOpType.SET,
-            )
-        ],
-    )
-    admin = make_admin(rig.settings)
-    (future,) = admin.incremental_alter_configs([resource]).values()
-    future.result(30.0)
-
-
 def test_poison_becomes_dead_letters_and_good_records_are_processed(rig: Rig) -> None:
     abort_one(rig)  # leaves a hole right after offset 0
     sequence = 0
@@ -148,16 +128,29 @@ def test_poison_becomes_dead_letters_and_good_records_are_processed(rig: Rig) ->
     batches = [decode(m.value, TransitionBatch) for m in rig.messages(REPLAY)]
     assert [batch.sequence for batch in batches] == list(range(sequence))
     assert {batch.worker for batch in batches} == {"w0"}  # nothing that was aborted
-    scraped = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as page:
+        scraped = page.read().decode()
     assert f"rollstream_processor_dead_letters_total {len(letters)}.0" in scraped
+    wait_until(lambda: is_all_told(rig), 60.0, "its metrics are of all")
     assert child.poll() is None
-    assert terminate(child) < 8.0
+    assert terminate(child) == EXIT_OK
     _check_reports(rig, sequence, len(letters))
 
 
-def _check_reports(rig: Rig, unrolls: int, dead_letters: int) -> None:
+def last_point(rig: Rig) -> MetricsPoint | None:
     points = [decode_any(m.value) for m in rig.messages(METRICS)]
-    last = [p for p in points if isinstance(p, MetricsPoint)][-1]
+    return next((p for p in reversed(points) if isinstance(p, MetricsPoint)), None)
+
+
+def is_all_told(rig: Rig) -> bool:
+    """Whether the newest metrics are of when all was acknowledged."""
+    last, end = last_point(rig), rig.end()
+    return last is not None and [each.committed for each in last.positions] == [end]
+
+
+def _check_reports(rig: Rig, unrolls: int, dead_letters: int) -> None:
+    last = last_point(rig)
+    assert last is not None
     assert last.values["batches"] == last.values["env_steps"] == unrolls
     assert last.values["dead_letters"] == dead_letters
     (position,) = last.positions
@@ -174,7 +167,7 @@ def test_more_than_5_percent_bad_records_stop_the_process(rig: Rig) -> None:
         rig.put_raw(b"garbage")
     rig.flush()
     child = rig.start()
-    assert child.wait(30.0) == 1
+    assert child.wait(120.0) == EXIT_ERROR
     events = [decode(m.value, Event) for m in rig.messages(EVENTS)]
     assert [event.kind for event in events] == ["too-many-bad-records"]
     assert sum(1 for _ in rig.messages(DEAD_LETTERS)) == 6
@@ -183,7 +176,7 @@ def test_more_than_5_percent_bad_records_stop_the_process(rig: Rig) -> None:
 def test_a_batch_refused_for_its_size_is_a_dead_letter_and_not_a_crash_loop(
     rig: Rig,
 ) -> None:
-    limit_replay(rig, 20_000)
+    limit(rig.settings, rig.topic(REPLAY), 20_000)
     rig.put(unroll_at(0))
     rig.put(unroll_at(0, num_envs=1_000, worker="w1", end=True))
     rig.put(unroll_at(1, end=True))
@@ -197,19 +190,21 @@ def test_a_batch_refused_for_its_size_is_a_dead_letter_and_not_a_crash_loop(
 
 def test_a_record_of_a_newer_schema_waits_for_it(rig: Rig) -> None:
     schema = json.loads(newest("Unroll").text)
-    schema["fields"].append({"name": "weather", "type": "string", "default": "fair"})
+    # Of this run alone: no other has left it in the topic that all share.
+    name = f"weather_{uuid.uuid4().hex}"
+    schema["fields"].append({"name": name, "type": "string", "default": "fair"})
     new = encode(unroll_at(0, end=True))
     value = b"\x00" + schema_id(schema).to_bytes(4, "big") + new[5:] + b"\x08rain"
     rig.put_raw(value)
     rig.flush()
     rig.start()
-    wait_until(lambda: "waiting for a schema" in rig.log(), 30.0, "it waits")
+    wait_until(lambda: "waiting for a schema" in rig.log(), 90.0, "it waits")
     assert rig.committed() == {0: 0}
     assert list(rig.messages(DEAD_LETTERS)) == []
     rig.sender.send(
         topic_name(SCHEMAS), json.dumps(schema).encode(), str(schema_id(schema))
     )
-    rig.wait_until_all_committed(60.0)
+    rig.wait_until_all_committed()
     (message,) = rig.messages(REPLAY)
     assert decode(message.value, TransitionBatch).num_steps == 1
     assert list(rig.messages(DEAD_LETTERS)) == []
@@ -218,19 +213,16 @@ def test_a_record_of_a_newer_schema_waits_for_it(rig: Rig) -> None:
 def test_records_that_expired_unread_are_counted_and_told(
     settings: Settings, tmp_path: Path
 ) -> None:
-    with Rig(settings, tmp_path, 1, learner={"onExpired": "fail"}) as rig:
-        rig.put(unroll_at(0, end=True))
-        child = rig.start()
-        rig.wait_until_all_committed()
-        terminate(child)
-        for sequence in range(1, 8):
+    with Rig(settings, tmp_path, 1, PATIENT, learner={"onExpired": "fail"}) as rig:
+        for sequence in range(8):
             rig.put(unroll_at(sequence, end=True))
         rig.flush()
+        rig.commit(0, 1)
         admin = make_admin(settings)
         where = [TopicPartition(rig.source, 0, 5)]
         (future,) = admin.delete_records(where).values()
-        future.result(30.0)
-        assert rig.start().wait(30.0) == 1
+        future.result(60.0)
+        assert rig.start().wait(120.0) == EXIT_ERROR
         assert rig.committed() == {0: 1}
         rig.publish(learner={"onExpired": "earliest"})
         rig.start()

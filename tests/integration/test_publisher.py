@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 import torch
 
-from infra.control.members import ensure_experiment_topics
+from infra.control.members import experiment_topics
 from infra.control.role import RoleContext
 from infra.kafka.clients import make_producer
 from infra.kafka.delivery import Sender
 from infra.kafka.reading import latest_by_key, read_to_end
+from infra.kafka.topic_admin import ensure_topics
 from learner import publisher as publisher_module
 from learner.actor_graph import export_actor
 from learner.algorithms import build
@@ -58,9 +59,11 @@ class Policies:
     def __init__(self, settings):
         self.settings = settings
         self.experiment = make_experiment()
-        ensure_experiment_topics(settings, self.experiment)
         self.sender = Sender(make_producer(settings, client_id="publisher-test"))
         self.topic = self.context().topic(POLICIES)
+        used = self.topic, self.context().topic(POLICY_HISTORY)
+        topics = experiment_topics(self.experiment)
+        ensure_topics(settings, [topic for topic in topics if topic.name in used])
 
     def context(self, run_id="run"):
         return RoleContext(self.settings, self.experiment, run_id, "learner", 0, -1)
@@ -69,14 +72,14 @@ class Policies:
         return Publisher(self.sender, self.context(run_id), epoch, **more)
 
     def records(self, topic=None):
-        assert self.sender.flush(10) == 0
+        assert self.sender.flush(60) == 0
         return [
             (m.offset, m.key, decode_any(m.value))
             for m in read_to_end(self.settings, topic or self.topic)
         ]
 
     def latest(self):
-        assert self.sender.flush(10) == 0
+        assert self.sender.flush(60) == 0
         return latest_by_key(self.settings, self.topic)
 
 
@@ -113,7 +116,7 @@ def test_versions_go_on_over_restarts_and_never_repeat(policies, graph):
     assert first.version == -1
     first.publish_graph(graph)
     assert [first.publish(weights(i), i, LATER_S) for i in range(3)] == [0, 1, 2]
-    assert policies.sender.flush(10) == 0
+    assert policies.sender.flush(60) == 0
     # Its checkpoint is older than what it published, then newer.
     assert policies.publisher(epoch=2, first_version=1).version == 2
     assert policies.publisher(epoch=2, first_version=9).version == 8
@@ -123,11 +126,11 @@ def test_policies_of_another_run_are_none_of_ours(policies, graph):
     other = policies.publisher(epoch=99, run_id="before", first_version=50)
     other.publish_graph(graph)
     other.publish(weights(1), 1, LATER_S)
-    assert policies.sender.flush(10) == 0
+    assert policies.sender.flush(60) == 0
     ours = policies.publisher(epoch=1)
     assert ours.version == -1
     other.publish(weights(2), 2, LATER_S)
-    assert policies.sender.flush(10) == 0
+    assert policies.sender.flush(60) == 0
     assert policies.publisher(epoch=2).version == -1
 
 

@@ -13,11 +13,13 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from infra.errors import SettingsError
 from infra.kafka.clients import make_producer
 from infra.kafka.delivery import Sender
 from infra.kafka.foreign_schemas import learn_schema
 from infra.kafka.reading import read_to_end
 from infra.settings import Settings
+from rollstream.registry_guard import check_reach
 from schemas.codec import decode, encode
 from schemas.errors import UnknownSchemaId
 from schemas.records import StreamEnd
@@ -26,8 +28,8 @@ from tests.integration.registry_rig import (
     added,
     ask,
     client,
+    refused_registry,
     registry,
-    start_registry,
     thing,
     unique,
 )
@@ -305,34 +307,20 @@ def test_others_can_reach_it_only_with_the_token(settings: Settings) -> None:
             assert "rollstream.Unroll" in confluent.get_subjects()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "environment", "says"),
-    [
-        (("--host", "0.0.0.0"), {}, "expected ROLLSTREAM_REGISTRY_TOKEN"),
-        (("--host", "::"), {}, "expected ROLLSTREAM_REGISTRY_TOKEN"),
-        (
-            ("--port", "0"),
-            {"ROLLSTREAM_REGISTRY_TOKEN": "short"},
-            "expected at least 16 ASCII characters, found 5",
-        ),
-    ],
-)
-def test_what_would_be_open_to_others_is_refused(
-    settings: Settings,
-    arguments: tuple[str, ...],
-    environment: dict[str, str],
-    says: str,
-) -> None:
-    child = start_registry(settings, *arguments, **environment)
-    out, errors = child.communicate(timeout=60.0)
-    assert (child.returncode, out) == (2, "")
-    assert says in errors and "Traceback" not in errors
+def test_what_would_be_open_to_others_is_refused(settings: Settings) -> None:
+    code, out, errors = refused_registry(settings, "--host", "0.0.0.0")
+    assert (code, out) == (2, "")
+    assert "expected ROLLSTREAM_REGISTRY_TOKEN" in errors and "Traceback" not in errors
+    with pytest.raises(SettingsError, match="expected ROLLSTREAM_REGISTRY_TOKEN"):
+        check_reach("::", None)
+    expected = "expected at least 16 ASCII characters, found 5"
+    with pytest.raises(SettingsError, match=expected):
+        check_reach("127.0.0.1", "short")
 
 
 def test_a_taken_port_is_told(settings: Settings, url: str) -> None:
     port = str(urllib.parse.urlsplit(url).port)
-    child = start_registry(settings, "--port", port)
-    out, errors = child.communicate(timeout=60.0)
-    assert (child.returncode, out) == (1, "")
+    code, out, errors = refused_registry(settings, "--port", port)
+    assert (code, out) == (1, "")
     assert f"cannot listen on 127.0.0.1:{port}: the port is taken" in errors
     assert "--port" in errors and "Traceback" not in errors

@@ -6,10 +6,9 @@ import json
 import random
 import re
 import signal
-import subprocess
 import threading
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 
 import pytest
@@ -29,7 +28,7 @@ from schemas.topics import MEMBERS
 from tests.integration.processor_rig import wait_until
 from tests.integration.replay_rig import ENV, PARTITIONS, ReplayRig, is_added
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 ALL = Selection()
 
 
@@ -62,8 +61,10 @@ def test_same_settings_give_the_same_batches_and_others_what_they_are_worth(rig)
         standing = replayed(rig, name)
         assert standing.done and standing.env_steps == valid
         rig.check_is_whole(name)
-    for name in (rig.source, same, other):
-        with rig.processor(name):
+    with ExitStack() as processors:
+        for name in (rig.source, same, other):
+            processors.enter_context(rig.processor(name))
+        for name in (rig.source, same, other):
             rig.wait_until_processed(name)
     originals, copies = rig.batches(rig.source), rig.batches(same)
     assert copies.keys() == originals.keys() and len(originals) > 350
@@ -80,28 +81,22 @@ def test_same_settings_give_the_same_batches_and_others_what_they_are_worth(rig)
 def test_killed_again_and_again_it_leaves_no_gap_and_no_repeat(rig):
     valid = rig.fill(records=120)
     name = rig.name("killed")
-    rng, kills = random.Random(0), 0
-    deadline_s = time.monotonic() + 200
-    arguments = ("--into", name, "--rate", f"{valid // 6}/s")
-    while True:
-        child = rig.replay(*arguments)
-        try:
-            # A busy machine may make no progress between two kills: one goes on.
-            child.wait(rng.uniform(1.2, 4.0) if kills < 8 else 120)
-            break
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-            kills += 1
-        assert time.monotonic() < deadline_s, rig.log()
-    assert child.returncode == 0, rig.log()
-    assert kills >= 2
+    for _ in range(4):
+        # A minute and more for all of it: no kill comes too late.
+        child = rig.replay("--into", name, "--rate", f"{valid // 80}/s")
+        rig.wait_for_more(child, name)
+        time.sleep(random.random())
+        assert child.poll() is None, rig.log()
+        child.kill()
+        child.wait()
+    assert not rig.standing(name).done
+    child = rig.replay("--into", name)
+    assert child.wait(120) == 0, rig.log()
     rig.check_is_whole(name)
-    progress = rig.progress(name)
-    assert progress.done and sum(each.env_steps for each in progress.data) == valid
+    assert rig.standing(name).done and rig.steps_in(name) == valid
     ends = {p: len(log) for p, log in rig.trajectories(name).items()}
-    again = rig.replay(*arguments[:2], "--resume")
-    assert again.wait(60) == 0, rig.log()
+    again = rig.replay("--into", name, "--resume")
+    assert again.wait(120) == 0, rig.log()
     assert "has all of" in rig.log()
     assert {p: len(log) for p, log in rig.trajectories(name).items()} == ends
 
@@ -115,15 +110,15 @@ def test_a_role_that_is_killed_goes_on_and_says_when_it_is_done(rig):
         before = len(list(rig.messages(MEMBERS, name)))
         wait_until(
             lambda before=before: len(list(rig.messages(MEMBERS, name))) > before,
-            60.0, "it has registered",
+            120.0, "it has registered",
         )  # fmt: skip
         time.sleep(0.7)
         child.kill()
         child.wait()
     child = rig.start("archive.replayer", name)
-    wait_until(lambda: rig.metrics(name, "replayer").get("done") == 1, 120.0, rig.log())
+    wait_until(lambda: rig.metrics(name, "replayer").get("done") == 1, 120.0, "done")
     child.send_signal(signal.SIGTERM)
-    assert child.wait(15) == 0, rig.log()
+    assert child.wait(60) == 0, rig.log()
     rig.check_is_whole(name)
     members = [decode(m.value, Member) for m in rig.messages(MEMBERS, name)]
     assert {m.role for m in members} == {"replayer"}
@@ -133,13 +128,13 @@ def test_a_role_that_is_killed_goes_on_and_says_when_it_is_done(rig):
 def test_two_at_once_write_each_record_once(rig):
     valid = rig.fill(records=120)
     name = rig.publish("fenced")
-    slow = rig.replay("--into", name, "--rate", f"{valid // 20}/s")
+    slow = rig.replay("--into", name, "--rate", f"{valid // 200}/s")
     wait_until(
-        lambda: any(rig.trajectories(name).values()), 60.0, "the first has begun"
+        lambda: any(rig.trajectories(name).values()), 120.0, "the first has begun"
     )
     standing = replayed(rig, name)
     assert standing.done and standing.env_steps == valid
-    assert slow.wait(60) == 1 and "another process has begun" in rig.log()
+    assert slow.wait(120) == 1 and "another process has begun" in rig.log()
     rig.check_is_whole(name)
 
 
@@ -149,13 +144,13 @@ def test_ctrl_c_ends_it_at_once_and_the_same_command_goes_on(rig, command):
     arguments = ("replay", rig.source, "--into", name, "--json")
     process, out, error = command(*arguments, "--rate", "200/s")
     some = re.compile(r"\b[1-9][\d,]* env steps \(")
-    wait_until(lambda: some.search(error.read_text()), 60.0, "some are committed")
+    wait_until(lambda: some.search(error.read_text()), 120.0, "some are committed")
     process.send_signal(signal.SIGINT)
-    assert process.wait(15) == 130, error.read_text()
+    assert process.wait(60) == 130, error.read_text()
     found = json.loads(out.read_text())
     assert not found["done"] and found["env_steps"] > 0
     process, out, error = command(*arguments, "--resume")
-    assert process.wait(60) == 0, error.read_text()
+    assert process.wait(120) == 0, error.read_text()
     rest = json.loads(out.read_text())
     assert rest["done"] and rest["resumed"] and rest["gaps"] == []
     assert rest["env_steps"] + found["env_steps"] == rest["total_env_steps"]
@@ -225,27 +220,33 @@ def test_it_waits_for_readers_rather_than_let_records_be_deleted_unread(
     limit = size // 8
     limits = {"processor": limit, "learner": None}
     monkeypatch.setattr("archive.room._limits", lambda *_: limits)
-    waited, done = threading.Event(), threading.Event()
+    waited, done, over = (threading.Event() for _ in range(3))
 
     def watch(standing, counts):
+        if over.is_set():
+            raise Enough
         if counts.waiting == f"the processors of {name}":
             waited.set()
 
     def run():
-        replayed(rig, name, watch=watch)
-        done.set()
+        with suppress(Enough):
+            replayed(rig, name, watch=watch)
+            done.set()
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    assert waited.wait(60) and not done.wait(1.0)
-    sizes = {p: 0 for p in range(PARTITIONS)}
-    for message in rig.messages(sending.TRAJECTORIES, name):
-        sizes[message.partition] += len(message.value)
-    assert 0 < max(sizes.values()) <= limit
-    with rig.processor(name):
-        assert done.wait(120)
-        rig.wait_until_processed(name)
-    thread.join(60)
+    try:
+        assert waited.wait(120) and not done.wait(1.0)
+        sizes = {p: 0 for p in range(PARTITIONS)}
+        for message in rig.messages(sending.TRAJECTORIES, name):
+            sizes[message.partition] += len(message.value)
+        assert 0 < max(sizes.values()) <= limit
+        with rig.processor(name):
+            assert done.wait(120)
+            rig.wait_until_processed(name)
+    finally:
+        over.set()
+        thread.join(60)
     rig.check_is_whole(name)
 
 
@@ -334,6 +335,6 @@ def test_it_outlives_its_broker(rig, local_cluster):
             local_cluster.kill_broker()
             local_cluster.start()
 
-    standing = replayed(rig, name, watch=watch, rate=f"{valid // 8}/s")
+    standing = replayed(rig, name, watch=watch, rate=f"{valid // 4}/s")
     assert killed.is_set() and standing.env_steps == valid
     rig.check_is_whole(name)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 
@@ -21,10 +22,10 @@ OFFLINE = SAMPLE.with_name("cartpole-offline.yaml")
 def run(settings, tmp_path_factory):
     """Run an experiment to its end; return code, summary and what was shown."""
 
-    def start(file, *arguments):
+    def start(file, name, *arguments):
         found = subprocess.run(
             [sys.executable, "-m", "rollstream.cli", "run", str(file), "--json",
-             *arguments],
+             "--set", f"metadata.name={name}", *arguments],
             capture_output=True, text=True, timeout=400,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
@@ -34,24 +35,30 @@ def run(settings, tmp_path_factory):
     return start
 
 
+def named(word):
+    """A name of this run of the tests alone: an experiment goes on where it was."""
+    return f"pole-{word}-{secrets.token_hex(4)}"
+
+
 @pytest.fixture(scope="module")
 def source(run):
-    name = "pole-live"
-    code, summary, shown = run(SAMPLE, "--set", f"metadata.name={name}")
+    name = named("live")
+    code, summary, shown = run(SAMPLE, name)
     assert code == 0, shown
     return name, summary
 
 
 def test_a_learner_reaches_475_from_the_past_alone(run, source, settings):
-    name, past = source
-    code, summary, shown = run(OFFLINE, "--from", name)
+    source_name, past = source
+    name = named("offline")
+    code, summary, shown = run(OFFLINE, name, "--from", source_name)
     assert code == 0, shown
     assert summary["eval_return_mean"] >= 475
     assert summary["lost_steps"] == summary["dead_letters"] == 0
     assert 0 < summary["env_steps"] <= past["env_steps"] * 2
     members = [
         decode(message.value, Member).role
-        for message in read_to_end(settings, topic_name(MEMBERS, "cartpole-offline"))
+        for message in read_to_end(settings, topic_name(MEMBERS, name))
     ]
     assert "replayer" in members and "worker" not in members
 
@@ -59,7 +66,7 @@ def test_a_learner_reaches_475_from_the_past_alone(run, source, settings):
 def test_a_past_that_ends_before_the_goal_ends_the_run(run, source):
     name, _ = source
     code, summary, shown = run(
-        OFFLINE, "--from", name, "--set", "metadata.name=pole-short",
+        OFFLINE, named("short"), "--from", name,
         "--set", "spec.past.workers='0'", "--set", "spec.past.until=step:96",
         "--set", "spec.learner.replay.minSize=1000",
         "--set", "spec.learner.samplesPerInsert=1",
@@ -71,9 +78,11 @@ def test_a_past_that_ends_before_the_goal_ends_the_run(run, source):
 
 def test_a_past_that_cannot_be_replayed_ends_the_run_with_the_reason(run, source):
     code, _, shown = run(
-        OFFLINE, "--from", source[0], "--set", "metadata.name=pole-nothing",
+        OFFLINE, named("nothing"), "--from", source[0],
         "--set", "spec.past.policyVersions=99999..",
     )  # fmt: skip
     assert code == 1 and "nothing chosen" in shown
-    code, _, shown = run(OFFLINE, "--from", source[0], "--set", "spec.past.since=noon")
+    code, _, shown = run(
+        OFFLINE, named("noon"), "--from", source[0], "--set", "spec.past.since=noon"
+    )
     assert code == 2 and "spec.past: since: expected a time" in shown

@@ -4,6 +4,7 @@ Parameters, moments of the optimiser, random generators, priorities, what is in 
 buffer and where the log is read on: whenever it was killed, a checkpoint half written.
 """
 
+import contextlib
 import json
 import secrets
 import signal
@@ -14,12 +15,13 @@ from learner.algorithms import ALGORITHMS
 from learner.snapshot import STATE, TENSORS
 from schemas.codec import encode
 from tests.integration.exact_rig import PRELUDE, changes, env_of, experiment
+from tests.integration.learner_host import LearnerHost
 from tests.integration.learner_rig import Rig, make_batch
 
 pytestmark = [pytest.mark.kafka, pytest.mark.chaos, pytest.mark.slow]
 
 RECORDS = 250
-SAVE_EVERY = 20
+SAVE_EVERY, LAST = 20, 100
 KILLS = [
     # Between two updates, some behind the checkpoint.
     "die_at_call(Learner, '_update', 25)",
@@ -36,25 +38,37 @@ KILLS = [
 _OF_THE_RUN = {"run_id", "log", "trained_on", "next_version", "counters", "clock"}
 
 
-@pytest.mark.timeout(600)
+@pytest.fixture(scope="module")
+def hosts(settings):
+    """Two: what must be the same comes of interpreters with other hashes, addresses."""
+    with contextlib.ExitStack() as made:
+        yield [made.enter_context(contextlib.closing(LearnerHost())) for _ in range(2)]
+
+
+@pytest.fixture
+def rigs(settings):
+    """Make rigs; what they started is ended."""
+    with contextlib.ExitStack() as made:
+        yield lambda algorithm: made.enter_context(
+            contextlib.closing(recorded(settings, algorithm))
+        )
+
+
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("algorithm", sorted(ALGORITHMS))
-def test_killed_and_undisturbed_learners_end_the_same(algorithm, settings, tmp_path):
-    last = 100
-    undisturbed = recorded(settings, algorithm)
-    killed = recorded(settings, algorithm)
-    try:
-        one, other = tmp_path / "one", tmp_path / "other"
-        assert run(undisturbed, one, last=last, save_every=0) == -signal.SIGKILL
-        for kill in KILLS:
-            nowhere = tmp_path / "nowhere"
-            code = run(killed, nowhere, last=last, save_every=SAVE_EVERY, kill=kill)
-            assert code == -signal.SIGKILL
-            assert not list(nowhere.iterdir()), f"{kill}: it came to its end"
-        assert run(killed, other, last=last, save_every=SAVE_EVERY) == -signal.SIGKILL
-        assert_same(one, other)
-    finally:
-        undisturbed.close()
-        killed.close()
+def test_killed_and_undisturbed_learners_end_the_same(algorithm, rigs, hosts, tmp_path):
+    undisturbed, killed = rigs(algorithm), rigs(algorithm)
+    one, other, nowhere = (tmp_path / name for name in ("one", "other", "nowhere"))
+    calm, deadly = hosts
+    calm.start(undisturbed, prelude(one, save_every=0))  # and meanwhile:
+    for kill in KILLS:
+        deadly.start(killed, prelude(nowhere, save_every=SAVE_EVERY, kill=kill))
+        assert deadly.wait() == -signal.SIGKILL
+        assert not list(nowhere.iterdir()), f"{kill}: it came to its end"
+    deadly.start(killed, prelude(other, save_every=SAVE_EVERY))
+    assert deadly.wait() == -signal.SIGKILL
+    assert calm.wait() == -signal.SIGKILL
+    assert_same(one, other)
 
 
 def recorded(settings, algorithm):
@@ -67,23 +81,22 @@ def recorded(settings, algorithm):
             **changes(algorithm, sequence),
         )  # fmt: skip
         rig.send_bytes(encode(batch))
-    assert rig.sender.flush(30) == 0
+    rig.flush()
     return rig
 
 
-def run(rig, dump, *, last, save_every, kill=""):
-    """Start a learner's process; return how it ended."""
+def prelude(dump, *, save_every, kill=""):
+    """Return what runs in a learner first: when it saves, and when it dies."""
     dump.mkdir(exist_ok=True)
-    settings = f"SAVE_EVERY, LAST, DUMP = {save_every}, {last}, {str(dump)!r}"
-    learner = rig.start_learner(f"{settings}\n{PRELUDE}\n{kill}")
-    return learner.wait(180)
+    settings = f"SAVE_EVERY, LAST, DUMP = {save_every}, {LAST}, {str(dump)!r}"
+    return f"{settings}\n{PRELUDE}\n{kill}"
 
 
 def assert_same(one, other):
     names = {path.name for path in one.iterdir()}
     assert names == {path.name for path in other.iterdir()} >= {TENSORS, STATE}
     state, again = (json.loads((d / STATE).read_text()) for d in (one, other))
-    assert state["algorithm"]["updates"] >= 100
+    assert state["algorithm"]["updates"] >= LAST
     assert of_any_run(state) == of_any_run(again)
     for name in names - {STATE}:
         assert (one / name).read_bytes() == (other / name).read_bytes(), name

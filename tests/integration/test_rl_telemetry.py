@@ -1,5 +1,6 @@
 """Policy lag, age of data, reuse, waiting and adoption: what real processes publish."""
 
+import contextlib
 import time
 
 import numpy as np
@@ -16,7 +17,7 @@ from tests.integration.learner_rig import (  # noqa: F401
 from tests.unit.envs.graphs import graph_record, linear_q, version_record
 from tests.unit.envs.trial import Trial, until
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
 ROWS = 8 * 8 - 1  # of a batch; one of its 64 is not valid
 AGE_S = 3600.0
@@ -28,9 +29,8 @@ def now_ms():
 
 @pytest.fixture
 def rig(settings, cached_export):  # noqa: F811
-    made = Rig(settings, experiment())
-    yield made
-    made.close()
+    with contextlib.closing(Rig(settings, experiment())) as made:
+        yield made
 
 
 def is_done(rig):

@@ -27,7 +27,7 @@ from schemas.errors import SchemaError, UnknownSchemaId
 from schemas.records import DeadLetter, MetricsPoint, TransitionBatch
 from schemas.registry import Registry, know, newest, schema_id
 from schemas.topics import DEAD_LETTERS, REPLAY, SCHEMAS, topic_name
-from tests.integration.processor_rig import Rig
+from tests.integration.processor_rig import PATIENT, Rig
 from tests.integration.registry_rig import added, unique
 from tests.unit.avro_pairs import definitions
 from tests.unit.sample_records import SAMPLES
@@ -40,7 +40,7 @@ Change = Callable[[Any], None]
 SAMPLE = {type(sample).__name__: sample for sample in SAMPLES}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def sender(settings: Settings) -> Sender:
     ensure_shared_topics(settings)
     return Sender(make_producer(settings, client_id="foreign"))
@@ -280,7 +280,7 @@ def test_a_processor_buries_what_it_cannot_read_and_goes_on(
     settings: Settings, tmp_path: Path
 ) -> None:
     newer = changed("Unroll", on("rewards", name="rewards_scaled"))
-    with Rig(settings, tmp_path, partitions=1) as rig:
+    with Rig(settings, tmp_path, partitions=1, prelude=PATIENT) as rig:
         rig.sender.send_and_wait(
             topic_name(SCHEMAS), json.dumps(newer).encode(), "foreign"
         )

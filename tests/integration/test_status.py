@@ -134,7 +134,7 @@ def test_an_experiment_that_nobody_launched_is_an_error(settings, rig):
         [sys.executable, "-m", "rollstream.cli", "status", "nobody"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         env={**os.environ, "ROLLSTREAM_DATA_DIR": str(settings.data_dir)},
     )
     assert found.returncode == 1 and found.stdout == ""

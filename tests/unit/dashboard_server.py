@@ -65,6 +65,6 @@ def serving(dashboard, port: int = 0) -> Iterator[str]:
         yield url_of(listening)
     finally:
         server.should_exit = True
-        thread.join(30)
+        thread.join(60)
         listening.close()
         assert not thread.is_alive()

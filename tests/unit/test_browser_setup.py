@@ -41,7 +41,7 @@ class Machine:
             env={"PATH": str(self.bin), "HOME": os.environ.get("HOME", "/")},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
         )
         return done.returncode, done.stdout + done.stderr, self.calls.read_text()
 

@@ -18,7 +18,7 @@ from infra.kafka.group_protocol import DescribeClassics, DescribeConsumers
 from infra.settings import Settings
 
 LOADING, NOT_COORDINATOR, REFUSED, NOT_FOUND = 14, 16, 30, 69
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 class Brokers:

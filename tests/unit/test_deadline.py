@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import socket
 import threading
 import time
@@ -98,7 +99,11 @@ def test_an_alert_is_given_up_in_time(
         hook.post({"n": 1})
         hook.close(ENDED_S)
     assert time.monotonic() - began_s < ENDED_S
-    assert "not posted to the webhook: it does not" in caplog.text
+    # A busy machine may let the time pass before it has connected.
+    assert re.search(
+        "not posted to the webhook: it (does not answer|cannot be reached: Timeout)",
+        caplog.text,
+    )
     assert "s3cret" not in caplog.text
 
 

@@ -53,6 +53,18 @@ ForkServerProcess.start = start
 if __name__ == "__main__":
     main()
 """
+IN_AN_EXEC = """
+import sys
+from rollstream import cli
+from rollstream.__main__ import main
+def interrupted():
+    try:
+        exec("raise KeyboardInterrupt")
+    except KeyboardInterrupt:
+        sys.exit(130)
+cli.main = interrupted
+main()
+"""
 
 
 def start(*arguments, **more):
@@ -69,7 +81,7 @@ def test_ctrl_c_while_python_imports_leaves_no_traceback(swallowed):
     try:
         assert process.stdout.readline() == "importing\n"
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=60) == ("", "")
+        assert process.communicate(timeout=120) == ("", "")
     finally:
         process.kill()
         process.wait()
@@ -78,7 +90,7 @@ def test_ctrl_c_while_python_imports_leaves_no_traceback(swallowed):
 
 def test_the_package_can_be_run():
     process = start("-m", "rollstream", "--help")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (0, "") and "launch" in out
 
 
@@ -92,7 +104,16 @@ def test_ctrl_c_while_an_environment_of_its_own_process_starts():
         "-c", INTERRUPTED, "validate", "infra/experiments/cartpole-dqn.yaml",
         "--set", "spec.env.vectorization=async",
     )  # fmt: skip
-    assert process.communicate(timeout=60) == ("", "")
+    assert process.communicate(timeout=120) == ("", "")
+    assert process.returncode == 130
+
+
+def test_ctrl_c_in_the_midst_of_an_exec_is_told_by_the_exit_code(tmp_path):
+    (tmp_path / "interrupted.py").write_text(IN_AN_EXEC)
+    process = start(
+        "-m", "interrupted", env={**os.environ, "PYTHONPATH": str(tmp_path)}
+    )
+    assert process.communicate(timeout=120) == ("", "")
     assert process.returncode == 130
 
 
@@ -104,7 +125,7 @@ def test_a_thread_that_an_environment_leaves_is_not_waited_for(tmp_path):
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
     )  # fmt: skip
     try:
-        out, err = process.communicate(timeout=60)  # or it waits for ever
+        out, err = process.communicate(timeout=120)  # or it waits for ever
     finally:
         process.kill()
         process.wait()

@@ -17,7 +17,7 @@ def test_a_full_device_ends_a_command_with_its_code_and_a_line():
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=120,
         )
     assert done.returncode == 3
     assert done.stderr == (

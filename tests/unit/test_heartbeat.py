@@ -18,28 +18,45 @@ class Reporter(SimpleNamespace):
         self.beats += 1
 
 
+class Speaking:
+    """Speaks all the time; counts how often it was looked at."""
+
+    beats = looks = 0
+
+    @property
+    def said_at_s(self):
+        self.looks += 1
+        return time.monotonic()
+
+    def beat(self):
+        self.beats += 1
+
+
 def test_only_who_is_silent_beats(monkeypatch):
     monkeypatch.setattr(heartbeat, "BEAT_S", 0.2)
     monkeypatch.setattr(heartbeat, "_LOOK_S", 0.01)
-    silent, later = Reporter(), Reporter()
+    silent, later, speaking = Reporter(), Reporter(), Speaking()
     beating = Heartbeat()
     beating.begin(silent)
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 60
     while silent.beats < 2:
         assert time.monotonic() < deadline_s
         time.sleep(0.01)
     beating.begin(later)
-    while later.beats < 2:
-        later_before = silent.beats
+    while later.beats < 1:
         assert time.monotonic() < deadline_s
         time.sleep(0.01)
-    assert silent.beats == later_before, "an earlier incarnation is over"
-    speaking_until_s = time.monotonic() + 0.5
-    while time.monotonic() < speaking_until_s:
-        later.said_at_s = time.monotonic() + 1.0  # it speaks all the time
-        beats = later.beats
+    before = silent.beats
+    while later.beats < 2:
+        assert time.monotonic() < deadline_s
         time.sleep(0.01)
-    assert later.beats <= beats + 1
+    assert silent.beats == before, "an earlier incarnation is over"
+    beating.begin(speaking)
+    while speaking.looks < 20:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+    beating.end()
+    assert speaking.beats == 0
 
 
 def test_a_beat_changes_nothing_that_was_told():

@@ -15,7 +15,7 @@ from infra.monitoring.lag.monitor import LagMonitor
 from infra.monitoring.lag.reports import Look
 
 T0, T1 = Place("g", "t", 0), Place("g", "t", 1)
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 class Script:

@@ -23,7 +23,7 @@ def speak(body, experiment="exp", code=0, **environment):
     done = subprocess.run(
         [sys.executable, "-c", SPEAKER.format(body=body, experiment=experiment)],
         capture_output=True,
-        timeout=60,
+        timeout=120,
         cwd=ROOT,
         env={**os.environ, **environment},
     )
@@ -149,6 +149,20 @@ logging.getLogger("rollstream.kafka").error("authentication failed")
 """
     )
     assert [line["message"] for line in lines] == ["authentication failed"]
+
+
+def test_nor_is_it_said_by_a_command():
+    """Which logs nothing itself: Python writes warnings to stderr all the same."""
+    body = """
+import logging
+from rollstream.cli import app
+app(["schema"], standalone_mode=False)
+logging.getLogger("kazoo.client").warning("dropped")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", body], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
 
 
 def test_a_terminal_gets_text_that_it_does_not_obey():

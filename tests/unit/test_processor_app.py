@@ -160,6 +160,44 @@ def test_a_partition_that_comes_back_goes_on_where_another_owner_committed(
     assert codes == []
 
 
+def test_nothing_committed_is_no_reason_to_begin_where_the_first_record_happens_to_be(
+    context: RoleContext, codes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was thrown away in a rebalance would be passed over for good."""
+    monkeypatch.setattr(agents, "first_offset", lambda *_: (1, True))
+    processor, _ = make_processor(context)
+    processor.drop_state().begin("t", [LogRange(0, -1, 1, 20)])
+    skipped = Event(2, encode(make_end("w0", 0)))
+    with pytest.raises(SystemExit):
+        consume(processor, skipped)
+    assert codes == [70]
+    assert not skipped.acked
+
+
+def test_after_a_rebalance_all_is_read_again_also_where_nothing_is_committed() -> None:
+    async def run() -> list[tuple[str, int]]:
+        sought: list[tuple[str, int]] = []
+
+        async def seek_to_committed() -> dict[tuple[str, int], int | None]:
+            return {("t", 0): 5, ("t", 1): None, ("t", 2): 0, ("t", 3): None}
+
+        async def seek_to_beginning(*partitions: tuple[str, int]) -> None:
+            sought.extend(partitions)
+
+        consumer: Any = SimpleNamespace(
+            seek_to_committed=seek_to_committed,
+            seek_to_beginning=seek_to_beginning,
+            # Partition 3 was taken away meanwhile.
+            assignment=lambda: {("t", 0), ("t", 1), ("t", 2)},
+        )
+        thread: Any = SimpleNamespace(_ensure_consumer=lambda: consumer)
+        found = await transport._ConsumerThread._seek_back(thread)
+        assert found == await seek_to_committed()
+        return sorted(sought)
+
+    assert asyncio.run(run()) == [("t", 1), ("t", 2)]
+
+
 def test_an_unexpected_error_ends_the_process_and_acknowledges_nothing(
     context: RoleContext, codes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

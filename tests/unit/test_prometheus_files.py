@@ -125,7 +125,7 @@ def test_rules_say_whom_they_are_about_and_how_bad_it_is():
 )
 def test_promtool_agrees(words):
     done = subprocess.run(
-        ["promtool", *words], cwd=PROMETHEUS, capture_output=True, text=True, timeout=60
+        ["promtool", *words], cwd=PROMETHEUS, capture_output=True, text=True, timeout=90
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

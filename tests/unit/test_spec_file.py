@@ -32,7 +32,6 @@ def a_device(path):
     path.symlink_to("/dev/zero")
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("make", [a_pipe, a_socket, a_directory, a_device])
 def test_what_is_no_regular_file_is_refused(tmp_path, make):
     path = tmp_path / "x.yaml"

@@ -205,7 +205,7 @@ class MetricsLog:
 
     def _look(self) -> None:
         """See whether it is still the same topic."""
-        found = find_topic(self._admin, self._topic)
+        found = find_topic(self._admin, self._topic, _TIMEOUT_S)
         if found is None:
             self._forget()
             raise Unknown(f"there are no metrics of {self._experiment}")

@@ -22,6 +22,7 @@ from schemas.topics import DEAD_LETTERS, EVENTS, Topic, topic_name
 # are marks. A letter may have 64 kB.
 _LETTERS_FOR_ONE = 2
 _MOST_LETTERS = 1_000
+_TIMEOUT_S = 10.0
 
 
 class TopicPast:
@@ -85,7 +86,7 @@ class TopicPast:
 
     def _tail(self, topic: Topic, experiment: str, count: int) -> list[Message]:
         name = topic_name(topic, experiment)
-        if find_topic(self._admin, name) is None:
+        if find_topic(self._admin, name, _TIMEOUT_S) is None:
             raise Unknown(f"there is no experiment {experiment}")
         return read_tails(self._settings, {name: count}).get(name, [])
 

@@ -29,7 +29,8 @@ __all__ = ["Collector", "Look", "Wanted", "read_lag", "report_of"]
 ANSWER_S = 3.0
 """How long each of the few questions of a look may take, where others follow."""
 
-_PATIENCE_S = 10.0
+PATIENCE_S = 20.0
+"""Likewise where there is one look: brokers that are busy answer late."""
 
 
 class Collector:
@@ -161,7 +162,7 @@ def read_lag(
         RollstreamError: the brokers do not answer.
     """
     with (
-        closing(Collector(settings, Groups(wanted), "lag", _PATIENCE_S)) as collector,
+        closing(Collector(settings, Groups(wanted), "lag", PATIENCE_S)) as collector,
         closing(Unread(settings, "lag-unread", ONE_LOOK)) as unread,
     ):
         look = collector.look(lambda: standings or {})

@@ -40,7 +40,8 @@ class Limits:
     time_s: float
 
 
-ONE_LOOK = Limits(64, 0.7)
+# Nobody looks again, and what was not counted is taken for lag.
+ONE_LOOK = Limits(64, 3.0)
 EACH_LOOK = Limits(32, 0.3)
 
 

@@ -1,16 +1,18 @@
 """A page that is open, with snapshots of the test's own."""
 
+import contextlib
+
 import pytest
 from playwright.sync_api import expect
 
 from tests.integration.dashboard_page.rig import (
-    TIMEOUT_MS,
     Past,
     Source,
     browser,
     experiment,
     moment,
     served,
+    window,
 )
 
 
@@ -30,32 +32,34 @@ def url(source, past):
         yield address
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def chromium():
+    """One for all tests beside each other; each has a window of its own."""
     with browser() as found:
         yield found
 
 
 @pytest.fixture
-def visit(chromium, url):
+def visit(chromium, source, url):
     """Open the page; at the end, nothing may have gone wrong in it."""
     wrong = []
+    with contextlib.ExitStack() as windows:
 
-    def go(*, fragment="", width=1280, height=900, **options):
-        context = chromium.new_context(
-            viewport={"width": width, "height": height}, **options
-        )
-        context.set_default_timeout(TIMEOUT_MS)
-        page = context.new_page()
-        page.wrong = wrong
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on(
-            "console",
-            lambda said: said.type == "error" and wrong.append(said.text),
-        )
-        page.goto(url + fragment)
-        expect(page.locator("#connection")).to_have_text("live")
-        return page
+        def go(*, fragment="", width=1280, height=900, **options):
+            size = {"width": width, "height": height}
+            page = windows.enter_context(
+                window(chromium, viewport=size, **options)
+            ).new_page()
+            page.wrong = wrong
+            page.on("pageerror", lambda error: wrong.append(str(error)))
+            page.on(
+                "console",
+                lambda said: said.type == "error" and wrong.append(said.text),
+            )
+            with source.going_on():
+                page.goto(url + fragment)
+                expect(page.locator("#connection")).to_have_text("live")
+            return page
 
-    yield go
+        yield go
     assert not wrong

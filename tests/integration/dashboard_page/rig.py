@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import random
+import threading
 import time
 
 import numpy as np
@@ -44,11 +45,37 @@ def browser():
         yield own
 
 
+@contextlib.contextmanager
+def window(chromium, **options):
+    """What one person has open, with cookies of its own; closed at the end."""
+    with contextlib.closing(chromium.new_context(**options)) as found:
+        found.set_default_timeout(TIMEOUT_MS)
+        yield found
+
+
 class Source(FakeSource):
     """Snapshots of a test, as `infra.monitoring.watch.Watch` has them."""
 
     def put(self, snapshot):
         self.show(snapshot)
+
+    @contextlib.contextmanager
+    def going_on(self):
+        """Say the same again and again: what a slow page has is not old then."""
+        is_over = threading.Event()
+
+        def go_on():
+            while not is_over.wait(0.5):
+                at_s = self.snapshot.at_s + 0.001
+                self.put(dataclasses.replace(self.snapshot, at_s=at_s))
+
+        thread = threading.Thread(target=go_on)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
 
     def change(self, **changes):
         """Change the only experiment, and let a moment pass."""

@@ -2,23 +2,28 @@
 
 import dataclasses
 
+import pytest
 from playwright.sync_api import expect
 
 from infra.monitoring.dashboard.access import access_for
 from tests.integration.dashboard_page.rig import (
     EXPERIMENT,
-    TIMEOUT_MS,
     experiment,
     field,
     moment,
     served,
+    window,
 )
 
 
-def test_a_lost_connection_is_told_and_mended(chromium, source, past):
-    page = chromium.new_page()
-    page.set_default_timeout(TIMEOUT_MS)
-    with served(source, past) as url:
+@pytest.fixture
+def page(chromium):
+    with window(chromium) as found:
+        yield found.new_page()
+
+
+def test_a_lost_connection_is_told_and_mended(page, source, past):
+    with served(source, past) as url, source.going_on():
         page.goto(url)
         expect(page.locator("#connection")).to_have_text("live")
         page.evaluate("window.stays = true")
@@ -27,7 +32,7 @@ def test_a_lost_connection_is_told_and_mended(chromium, source, past):
     expect(page.locator("html")).to_have_class("old")
     expect(field(page, "env_steps", "#figures")).to_have_text("91,161")
     source.change(env_steps=5)
-    with served(source, past, int(url.rsplit(":")[-1].strip("/"))):
+    with served(source, past, int(url.rsplit(":")[-1].strip("/"))), source.going_on():
         expect(page.locator("#connection")).to_have_text("live")
         expect(page.locator("#banner")).to_be_hidden()
         expect(page.locator("html")).not_to_have_class("old")
@@ -35,11 +40,9 @@ def test_a_lost_connection_is_told_and_mended(chromium, source, past):
         assert page.evaluate("window.stays") is True
 
 
-def test_with_a_token_the_page_is_behind_a_form(chromium, source, past):
+def test_with_a_token_the_page_is_behind_a_form(page, source, past):
     access = access_for("127.0.0.1", "a-token-of-some-length", ())
-    with served(source, past, access=access) as url:
-        page = chromium.new_page()
-        page.set_default_timeout(TIMEOUT_MS)
+    with served(source, past, access=access) as url, source.going_on():
         page.goto(url)
         for token in ("wrong", "a-token-of-some-length"):
             page.get_by_label("Token").fill(token)
@@ -60,7 +63,8 @@ def test_old_figures_and_problems_are_told(visit, source):
     report = dataclasses.replace(source.snapshot.lag, problem=problem)
     at_s = source.snapshot.at_s + 9
     source.put(dataclasses.replace(source.snapshot, lag=report, at_s=at_s))
-    expect(page.locator("#connection")).to_have_text("live")
+    with source.going_on():
+        expect(page.locator("#connection")).to_have_text("live")
     expect(page.locator("#banner")).to_have_text(problem)
     # Nothing is judged by what is from before.
     expect(page.locator("html")).to_have_class("old")

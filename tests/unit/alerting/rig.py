@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +22,8 @@ from schemas.records import MetricsPoint
 from tests.unit.lag_samples import group, partition
 from tests.unit.test_experiment import values
 
+# What the clock says all the time: how long a test takes is no part of it.
+EPOCH_S = 1_790_000_000.0
 NAME, RUN_ID = "cartpole-dqn", "r1"
 GROUP = f"rollstream.{NAME}.processor"
 STALLED = AlertKey("stalled", "processor")
@@ -40,7 +41,7 @@ def report(
     state: Any = "OK", *, problem: str = "", lag: int = 0, of_group: str = ""
 ) -> LagReport:
     found = group(partition(0, state, lag=lag), name=GROUP, problem=of_group)
-    return LagReport(time.time(), (found,), problem=problem)
+    return LagReport(EPOCH_S, (found,), problem=problem)
 
 
 class PlayedSender:
@@ -110,7 +111,7 @@ def playing(monkeypatch: pytest.MonkeyPatch, on: list[Alert]) -> Played:
     monkeypatch.setattr(alerting, "AlertSender", PlayedSender)
     monkeypatch.setattr(alerting, "read_alerts", lambda *_: on)
     found = Played()
-    clock = SimpleNamespace(monotonic=lambda: found.now_s, time=time.time)
+    clock = SimpleNamespace(monotonic=lambda: found.now_s, time=lambda: EPOCH_S)
     monkeypatch.setattr(alerting, "time", clock)
     return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import pytest
@@ -13,6 +12,7 @@ from infra.monitoring.alert_rules import AlertKey
 from infra.monitoring.alert_states import Alert, Edge
 from infra.monitoring.lag.model import NO_REPORT
 from tests.unit.alerting.rig import (
+    EPOCH_S,
     NAME,
     RUN_ID,
     STALLED,
@@ -71,7 +71,7 @@ def test_while_the_brokers_are_away_and_just_after_nobody_is_stalled(
     spec = published()
     played.look(spec, report("STALLED", problem="no answer"), 20)
     played.look(spec, report("STALLED"), int(RECOVERY_S) - 1)
-    old = replace(report("STALLED"), at_s=time.time() - 60)
+    old = replace(report("STALLED"), at_s=EPOCH_S - 60)
     played.look(spec, old, 20)
     played.look(spec, report("STALLED"), int(RECOVERY_S) - 1)
     played.look(spec, NO_REPORT, 3)
@@ -92,7 +92,7 @@ def test_what_is_not_in_the_log_is_tried_again(played: Played) -> None:
 
 @pytest.mark.parametrize("of_group", ["", "t[7]: no broker leads it"])
 def test_partitions_that_are_known_are_judged(played: Played, of_group: str) -> None:
-    looked_at: dict[int, float] = {0: time.time()}
+    looked_at: dict[int, float] = {0: EPOCH_S}
     played.looked_at = looked_at
     played.look(published(), report("STALLED", of_group=of_group), 2)
     assert played.edges == [("stalled", True)]
@@ -105,7 +105,7 @@ def test_a_group_that_is_not_reached_is_not_judged_by_what_it_was(
 ) -> None:
     """Its report repeats what was seen last."""
     silent = report("STALLED", of_group="its coordinator does not answer")
-    played.looked_at = {0: time.time() - 30.0}
+    played.looked_at = {0: EPOCH_S - 30.0}
     played.look(published(), silent, 9)
     played.looked_at = {}
     played.look(published(), silent, 9)

@@ -1,8 +1,10 @@
 """An experiment on the real broker, with the test in the learner's place."""
 
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import uuid
@@ -29,8 +31,36 @@ from schemas.records import (
 )
 from schemas.topics import CREDITS, MEMBERS, POLICIES, TRAJECTORIES, Topic
 from tests.unit.envs.graphs import RUN_ID
+from tests.unit.envs.patient import FLUSH_S
 
 ROOT = Path(__file__).parents[3]
+# Busy machines: what takes seconds alone takes several times as long.
+PATIENCE_S = 90.0
+
+
+class RoleProcess(subprocess.Popen[bytes]):
+    """A role's process; what it says goes to a file, and never waits for a reader."""
+
+    def __init__(self, words: list[str], environment: dict[str, str]) -> None:
+        self._said = tempfile.TemporaryFile()
+        super().__init__(words, cwd=ROOT, env=environment, stderr=self._said)
+
+    @property
+    def said(self) -> str:
+        """What it has written to stderr so far."""
+        # It writes where this file's position is: that must stay.
+        return os.pread(self._said.fileno(), 1 << 24, 0).decode(errors="replace")
+
+    def stop(self) -> int:
+        """Ask it to stop; return its exit code."""
+        self.send_signal(signal.SIGTERM)
+        return self.wait(PATIENCE_S)
+
+    def end(self) -> None:
+        """Kill it if it runs."""
+        self.kill()
+        self.wait()
+        self._said.close()
 
 
 class Trial:
@@ -44,7 +74,7 @@ class Trial:
             make_producer(settings, client_id="test", traffic=Traffic.CONTROL)
         )
         self.published: PublishedExperiment | None = None
-        self.children: list[subprocess.Popen[str]] = []
+        self.children: list[RoleProcess] = []
         self.over = threading.Event()
         self.credit: Credit | None = None
         self.learner = threading.Thread(target=self._repeat_credit, daemon=True)
@@ -76,25 +106,19 @@ class Trial:
             self.settings, self.experiment(), RUN_ID, role, index, offset
         )
 
-    def start(self, role: str = "worker", index: int = 0) -> subprocess.Popen[str]:
-        """Start a role process as an agent would."""
-        more = {"ROLLSTREAM_ENV_MODULES": "tests.unit.envs", "OMP_NUM_THREADS": "1"}
-        child = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                f"producers.{role}",
-                self.name,
-                "--index",
-                str(index),
-            ],
-            cwd=ROOT,
-            env=dict(os.environ, **more),
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.children.append(child)
-        return child
+    def start(
+        self, role: str = "worker", index: int = 0, flush_s: float = PATIENCE_S
+    ) -> RoleProcess:
+        """Start a role process as an agent would; it may deliver for so long."""
+        more = {
+            "ROLLSTREAM_ENV_MODULES": "tests.unit.envs",
+            "OMP_NUM_THREADS": "1",
+            FLUSH_S: str(flush_s),
+        }
+        module = "tests.unit.envs.patient"
+        words = [sys.executable, "-m", module, role, self.name, "--index", str(index)]
+        self.children.append(RoleProcess(words, os.environ | more))
+        return self.children[-1]
 
     def close(self) -> None:
         """End whatever still runs."""
@@ -102,9 +126,7 @@ class Trial:
         if self.learner.is_alive():
             self.learner.join()
         for child in self.children:
-            if child.poll() is None:
-                child.kill()
-            child.communicate()
+            child.end()
 
     def grant(
         self,
@@ -148,7 +170,7 @@ class Trial:
     def send(self, topic: Topic, record: Any, key: str) -> int:
         """Publish a record; return its offset."""
         return self.sender.send_and_wait(
-            self.context().topic(topic), encode(record), key
+            self.context().topic(topic), encode(record), key, timeout_s=PATIENCE_S
         )
 
     def send_policy(self, record: Any) -> int:
@@ -175,13 +197,29 @@ class Trial:
         return [record for record in records if isinstance(record, StreamEnd)]
 
 
-def until(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
-    """Wait until a condition holds; return what it gave."""
+def until(
+    condition: Callable[[], Any],
+    timeout_s: float = PATIENCE_S,
+    by: subprocess.Popen[Any] | None = None,
+) -> Any:
+    """Wait until a condition holds; return what it gave.
+
+    ``by``: who brings it about; when it ends and has not, nothing is waited for.
+    """
     deadline_s = time.monotonic() + timeout_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline_s, "waited in vain"
+    while True:
+        has_ended = by is not None and by.poll() is not None
+        if found := condition():
+            return found
+        if has_ended:
+            raise AssertionError(f"it ended with {by.returncode}: {said_by(by)}")
+        assert time.monotonic() < deadline_s, f"waited in vain: {said_by(by)}"
         time.sleep(0.05)
-    return found
+
+
+def said_by(process: subprocess.Popen[Any] | None) -> str:
+    """What a role process has said, as far as it is known."""
+    return process.said[-2000:] if isinstance(process, RoleProcess) else ""
 
 
 def check_streams(unrolls: list[Unroll]) -> dict[int, int]:
