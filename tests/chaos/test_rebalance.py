@@ -15,7 +15,7 @@ from infra.settings import Settings
 from schemas.topics import TRAJECTORIES, group_name, topic_name
 from tests.chaos.checks import assert_clean
 from tests.chaos.harness import Harness
-from tests.chaos.test_f05_frozen_worker import start_another
+from tests.chaos.test_f05_frozen_worker import started_another
 
 pytestmark = [pytest.mark.kafka, pytest.mark.chaos, pytest.mark.heavy]
 
@@ -142,8 +142,7 @@ def test_of_two_workers_with_one_id_exactly_one_goes_on(
         held = [w for w in harness.supervisor.pids() if w.key == "worker/1"]
         harness.supervisor.held.update(held)
         harness.injected("note", "worker", 1)
-        newer = start_another(harness, 1)
-        try:
+        with started_another(harness, 1) as newer:
             harness.wait_until(
                 lambda: any(
                     life.pid == newer.pid and life.acked > 0
@@ -161,7 +160,6 @@ def test_of_two_workers_with_one_id_exactly_one_goes_on(
             fenced_s = time.monotonic() - registered_s
             harness.wait_for_progress(acked=500, trained=500)
             assert newer.poll() is None
-        finally:
             newer.send_signal(signal.SIGTERM)
             assert newer.wait(60.0) == 0
         harness.start_again("worker", 1)

@@ -120,7 +120,13 @@ def running_dashboard(settings: Settings, *arguments: str) -> Iterator[str]:
         if found is None:
             child.kill()
             raise AssertionError((line, child.communicate(timeout=60)))
-        yield found[0]
+        try:
+            yield found[0]
+        except Exception as exc:
+            code = child.poll()
+            child.kill()
+            exc.add_note(f"dashboard, code {code}: {child.communicate(timeout=60)}")
+            raise
         child.send_signal(signal.SIGINT)
         _, errors = child.communicate(timeout=60)
         assert child.returncode == 130, errors

@@ -78,7 +78,15 @@ def says_something(log: Path) -> Callable[[], bool]:
     return lambda: log.exists() and bool(log.read_text())
 
 
-def test_a_fork_is_like_a_process_started_from_nothing(make, run):
+@pytest.fixture
+def hears_ctrl_c():
+    """What is started in the background may have been told to ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_fork_is_like_a_process_started_from_nothing(make, run, hears_ctrl_c):
     warm = make()
     run(warm, "exit", "0")[0].wait()
     found = []
