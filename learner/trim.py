@@ -7,8 +7,10 @@ import time
 from collections import deque
 from collections.abc import Mapping
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+
+from infra.kafka.offsets import delete_before
 
 INTERVAL_S = 30.0
 _TIMEOUT_S = 10.0
@@ -58,11 +60,12 @@ class Trimmer:
         if not targets or now_s - self._trimmed_at < self._interval_s:
             return {}
         self._trimmed_at = now_s
-        request = [TopicPartition(self._topic, p, at) for p, at in targets.items()]
+        request = {(self._topic, p): at for p, at in targets.items()}
         done = {}
-        for where, future in self._admin.delete_records(request).items():
+        asked = delete_before(self._admin, request, _TIMEOUT_S)
+        for (_, partition), future in asked.items():
             try:
-                done[where.partition] = int(future.result(_TIMEOUT_S).low_watermark)
+                done[partition] = int(future.result(_TIMEOUT_S).low_watermark)
             except (KafkaException, TimeoutError) as exc:
                 _log.warning("%s cannot be trimmed: %s", self._topic, exc)
                 break

@@ -1,12 +1,12 @@
-"""Asking the brokers where logs begin and end, many partitions at once."""
+"""Asking the brokers where logs begin and end, and to let them begin later."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 # Its two methods are the only untyped ones of the client.
@@ -14,18 +14,78 @@ _UNTYPED: Any = OffsetSpec
 EARLIEST: OffsetSpec = _UNTYPED.earliest()
 LATEST: OffsetSpec = _UNTYPED.latest()
 
+Place = tuple[str, int]
+
 
 def ask_ends(
     admin: AdminClient,
-    places: Iterable[tuple[str, int]],
-    level: IsolationLevel,
+    places: Iterable[Place],
     timeout_s: float,
     spec: OffsetSpec = LATEST,
-) -> dict[tuple[str, int], Future[Any]]:
+    level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    look_s: float | None = None,
+) -> dict[Place, Future[Any]]:
     """Ask where partitions end for readers of a level; results have an ``offset``.
 
-    With ``EARLIEST``, where they begin.
+    With ``EARLIEST``, where they begin. Waits up to ``look_s`` (``timeout_s``) until it
+    is known who leads them; who cannot be asked has failed by then.
     """
-    asked = {TopicPartition(*place): spec for place in places}
-    found = admin.list_offsets(asked, isolation_level=level, request_timeout=timeout_s)
-    return {(place.topic, place.partition): each for place, each in found.items()}
+    places = list(places)
+    found = _leaderless(admin, places, timeout_s if look_s is None else look_s)
+    asked = {TopicPartition(*place): spec for place in places if place not in found}
+    if asked:
+        answers = admin.list_offsets(
+            asked, isolation_level=level, request_timeout=timeout_s
+        )
+        found |= {(each.topic, each.partition): to for each, to in answers.items()}
+    return found
+
+
+def delete_before(
+    admin: AdminClient, offsets: Mapping[Place, int], timeout_s: float
+) -> dict[Place, Future[Any]]:
+    """Let logs begin at offsets; results have the ``low_watermark`` that came of it."""
+    found = _leaderless(admin, list(offsets), timeout_s)
+    asked = [
+        TopicPartition(*place, offset)
+        for place, offset in offsets.items()
+        if place not in found
+    ]
+    if asked:
+        answers = admin.delete_records(asked, request_timeout=timeout_s)
+        found |= {(each.topic, each.partition): to for each, to in answers.items()}
+    return found
+
+
+def _leaderless(
+    admin: AdminClient, places: list[Place], timeout_s: float
+) -> dict[Place, Future[Any]]:
+    """Learn who leads partitions; return, as failed, those that nobody leads.
+
+    librdkafka 2.16 dies of asking about others: it begins to look for leaders in the
+    thread that calls, and its own thread ends the look, and frees it, when metadata
+    come in that moment (rd_kafka_topic_partition_list_query_leaders_async).
+    """
+    if not places:
+        return {}
+    try:
+        topics = admin.list_topics(timeout=timeout_s).topics
+    except KafkaException as exc:
+        return {place: _failed(exc) for place in places}
+    found = {}
+    for topic, partition in places:
+        there = topics[topic].partitions if topic in topics else {}
+        if partition not in there:
+            code = KafkaError.UNKNOWN_TOPIC_OR_PART
+        elif there[partition].leader < 0:
+            code = KafkaError.LEADER_NOT_AVAILABLE
+        else:
+            continue
+        found[topic, partition] = _failed(KafkaException(KafkaError(code)))
+    return found
+
+
+def _failed(exc: KafkaException) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_exception(exc)
+    return future

@@ -34,7 +34,8 @@ def held_back(
 def _ends(
     admin: AdminClient, topic: str, partitions: Collection[int], level: IsolationLevel
 ) -> dict[int, int]:
-    asked = ask_ends(admin, [(topic, p) for p in partitions], level, _TIMEOUT_S)
+    places = [(topic, partition) for partition in partitions]
+    asked = ask_ends(admin, places, _TIMEOUT_S, level=level)
     return {
         partition: int(future.result(2 * _TIMEOUT_S).offset)
         for (_, partition), future in asked.items()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 
 from infra.errors import KafkaUnavailable, TopicError
 from infra.kafka.asking import answer, ask
-from infra.kafka.offsets import EARLIEST, LATEST
+from infra.kafka.offsets import EARLIEST, LATEST, ask_ends
 from infra.settings import Settings
 
 ADMIN_TIMEOUT_S = 30.0
@@ -148,15 +148,9 @@ def _configs(admin: AdminClient, names: Sequence[str]) -> dict[str, dict[str, st
 def _offsets(
     admin: AdminClient, sizes: Mapping[str, int], spec: OffsetSpec
 ) -> dict[str, tuple[int, ...]]:
-    request = {
-        TopicPartition(name, partition): spec
-        for name, size in sizes.items()
-        for partition in range(size)
-    }
-    found = {
-        (key.topic, key.partition): int(answer(future).offset)
-        for key, future in admin.list_offsets(request).items()
-    }
+    places = [(name, each) for name, size in sizes.items() for each in range(size)]
+    asked = ask_ends(admin, places, ADMIN_TIMEOUT_S, spec)
+    found = {place: int(answer(future).offset) for place, future in asked.items()}
     return {
         name: tuple(found[name, partition] for partition in range(size))
         for name, size in sizes.items()

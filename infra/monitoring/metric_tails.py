@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from infra.kafka.clients import Traffic, make_admin, make_consumer
-from infra.kafka.offsets import EARLIEST, LATEST
+from infra.kafka.offsets import EARLIEST, LATEST, ask_ends
 from infra.kafka.reading import Message, to_message
 from infra.monitoring.metric_records import mean_of, metric_or_none, returns_of
 from infra.monitoring.summary import Summary
@@ -166,14 +166,12 @@ def _read(consumer: Consumer, found: dict[str, Newest]) -> None:
 
 def _starts(settings: Settings, records: Mapping[str, int]) -> dict[str, int]:
     admin = make_admin(settings)
-    places = [TopicPartition(topic, 0) for topic in records]
-    if not places:
-        return {}
-    asked = [
-        admin.list_offsets(dict.fromkeys(places, spec), request_timeout=_TIMEOUT_S)
-        for spec in (EARLIEST, LATEST)
-    ]
-    first, end = ({p.topic: _offset(f) for p, f in each.items()} for each in asked)
+    places = [(topic, 0) for topic in records]
+    asked = [ask_ends(admin, places, _TIMEOUT_S, spec) for spec in (EARLIEST, LATEST)]
+    first, end = (
+        {topic: _offset(future) for (topic, _), future in each.items()}
+        for each in asked
+    )
     starts = {}
     for topic, count in records.items():
         begin, last = first[topic], end[topic]

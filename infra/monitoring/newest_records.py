@@ -6,7 +6,6 @@ a poll is given: who follows a hundred experiments has others to serve.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from infra.kafka.clients import Traffic, make_admin, make_consumer
-from infra.kafka.offsets import EARLIEST, LATEST
+from infra.kafka.offsets import EARLIEST, LATEST, ask_ends
 from infra.kafka.reading import OUT_OF_RANGE, UNKNOWN, Message, to_message
 from infra.monitoring.topic_ids import TopicIds
 from infra.settings import Settings
@@ -25,7 +24,7 @@ from infra.settings import Settings
 _BATCH = 1_000
 _ANSWER_S = 5.0
 _AGAIN_S = 1.0
-_REFRESH_S = 0.5
+_LOOK_S = 2.0
 _GONE = (*UNKNOWN, KafkaError.UNKNOWN_TOPIC_ID)
 _log = logging.getLogger("rollstream.watch")
 
@@ -40,7 +39,6 @@ class _Place:
         end: of the log when that was asked for.
         asked: for its beginning and its end.
         ask_at_s: not before, monotonic.
-        is_absent: there was no such topic.
         is_anew: it was read before, and what was made of that is to be forgotten.
         topic_id: of the topic that is read; "": it is not known yet.
     """
@@ -50,7 +48,6 @@ class _Place:
     end: int = 0
     asked: tuple[Future[Any], Future[Any]] | None = None
     ask_at_s: float = 0.0
-    is_absent: bool = False
     is_anew: bool = False
     topic_id: str = ""
 
@@ -179,7 +176,6 @@ class NewestRecords:
             self._places[topic].count,
             # Not at once: who knows no topic may say so again and again.
             ask_at_s=time.monotonic() + _AGAIN_S if is_absent else 0.0,
-            is_absent=is_absent,
             is_anew=True,
         )
         self._assign()
@@ -193,8 +189,6 @@ class NewestRecords:
             if place.next is None and place.asked is None and now_s >= place.ask_at_s
         ]
         if ask:
-            if any(self._places[topic].is_absent for topic in ask):
-                self._refresh()
             self._ask(ask)
         answered = False
         for topic, place in self._places.items():
@@ -207,21 +201,14 @@ class NewestRecords:
         if answered:
             self._assign()
 
-    def _refresh(self) -> None:
-        """Have the client ask anew: it remembers for long that there was no topic."""
-        with contextlib.suppress(KafkaException):
-            self._admin.list_topics(timeout=_REFRESH_S)
-
     def _ask(self, topics: list[str]) -> None:
-        places = {topic: TopicPartition(topic, 0) for topic in topics}
+        places = [(topic, 0) for topic in topics]
         first, end = (
-            self._admin.list_offsets(
-                dict.fromkeys(places.values(), spec), request_timeout=_ANSWER_S
-            )
+            ask_ends(self._admin, places, _ANSWER_S, spec, look_s=_LOOK_S)
             for spec in (EARLIEST, LATEST)
         )
-        for topic, place in places.items():
-            self._places[topic].asked = first[place], end[place]
+        for place in places:
+            self._places[place[0]].asked = first[place], end[place]
 
     def _take_answer(self, place: _Place, now_s: float) -> None:
         assert place.asked is not None
@@ -230,7 +217,6 @@ class NewestRecords:
         except KafkaException as exc:
             _log.debug("where a topic ends: %s", exc)
             place.asked, place.ask_at_s = None, now_s + _AGAIN_S
-            place.is_absent = exc.args[0].code() in UNKNOWN
             return
         self._answered_s = time.time()
         place.asked, place.end = None, end

@@ -71,7 +71,8 @@ class Signs:
         if not places:
             return found
         level = IsolationLevel.READ_COMMITTED
-        for place, future in ask_ends(self._admin, places, level, _ANSWER_S).items():
+        asked = ask_ends(self._admin, places, _ANSWER_S, level=level)
+        for place, future in asked.items():
             try:
                 found[place] = int(future.result(2 * _ANSWER_S).offset)
             except (KafkaException, TimeoutError) as exc:

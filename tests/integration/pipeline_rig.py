@@ -8,9 +8,8 @@ import sys
 import time
 from contextlib import contextmanager
 
-from confluent_kafka import TopicPartition
-
 from infra.kafka.clients import make_admin
+from infra.kafka.offsets import delete_before
 from infra.kafka.reading import read_to_end
 from schemas.codec import decode, encode
 from schemas.records import DeadLetter, Event, Unroll
@@ -144,7 +143,7 @@ class PipelineRig(Rig):
 
     def delete_before(self, topic, offset, partition=0):
         """Let the log's start pass: what retention does when its time has come."""
-        where = TopicPartition(self.topic(topic), partition, offset)
+        where = {(self.topic(topic), partition): offset}
         admin = make_admin(self.settings)  # kept until the answer is here
-        for future in admin.delete_records([where]).values():
+        for future in delete_before(admin, where, 60.0).values():
             future.result(60)

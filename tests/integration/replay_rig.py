@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from confluent_kafka import TopicPartition
 
 from infra.control.experiments import publish_experiment, read_experiment
 from infra.control.members import ensure_experiment_topics, ensure_shared_topics
 from infra.errors import TopicError
 from infra.kafka.clients import make_admin, make_consumer, make_producer
 from infra.kafka.delivery import Sender
+from infra.kafka.offsets import delete_before
 from infra.kafka.reading import Message, committed_offsets, read_to_end
 from infra.settings import Settings
 from schemas.codec import decode, encode
@@ -146,9 +146,9 @@ class ReplayRig:
 
     def delete_before(self, topic: str, offset: int, partition: int = 0) -> None:
         """Let the log's start pass: what retention does when its time has come."""
-        where = TopicPartition(topic, partition, offset)
         admin = make_admin(self.settings)
-        admin.delete_records([where])[where].result(60.0)
+        (future,) = delete_before(admin, {(topic, partition): offset}, 60.0).values()
+        future.result(60.0)
 
     # ---- processes
 

@@ -6,11 +6,11 @@ import time
 
 import numpy as np
 import pytest
-from confluent_kafka import TopicPartition
 
 from archive.archive_source import ArchiveSource
 from infra.control.members import ensure_experiment_topics
 from infra.kafka.clients import make_admin, make_consumer
+from infra.kafka.offsets import delete_before
 from infra.kafka.reading import committed_offsets, read_to_end
 from infra.kafka.topic_admin import delete_topics
 from schemas.codec import decode_or_none, encode
@@ -158,9 +158,9 @@ def test_what_has_expired_is_told_and_written_down(rig, tmp_path):
     topic = rig.topic(TRAJECTORIES)
     folder = tmp_path / rig.name / "run1"
     archived = ArchiveSource(folder).bounds()[0][1]
-    where = [TopicPartition(topic, 0, archived + 12)]
-    for future in admin.delete_records(where).values():
-        future.result()
+    where = {(topic, 0): archived + 12}
+    for future in delete_before(admin, where, 60.0).values():
+        future.result(60.0)
     code, found, said = run_archive(rig, tmp_path)
     assert (code, found["gap_records"], found["records"]) == (0, 12, 18)
     assert f"offsets {archived} to {archived + 11} had expired" in said

@@ -13,6 +13,7 @@ from confluent_kafka.admin import NewPartitions
 
 from infra.errors import KafkaUnavailable
 from infra.kafka.clients import make_admin, make_producer
+from infra.kafka.offsets import delete_before
 from infra.kafka.topic_admin import TopicConfig, delete_topics, ensure_topics
 from infra.monitoring.lag import collector
 from infra.monitoring.lag.collector import read_lag
@@ -368,8 +369,8 @@ def test_what_expired_unread_is_lost(settings, reader):
     found.write(30)
     found.commit(10)
     admin = make_admin(settings)
-    where = TopicPartition(found.topic, 0, 25)
-    admin.delete_records([where])[where].result(PATIENCE_S)
+    (future,) = delete_before(admin, {(found.topic, 0): 25}, PATIENCE_S).values()
+    future.result(PATIENCE_S)
     each = of_partition(look(settings, found), found)
     assert (each.begin, each.committed, each.raw_lag, each.lag) == (25, 10, 20, 5)
     assert each.verdict.state == "LOST"

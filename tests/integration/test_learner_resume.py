@@ -8,10 +8,10 @@ import time
 
 import numpy as np
 import pytest
-from confluent_kafka import TopicPartition
 
 from infra.control.members import ensure_experiment_topics
 from infra.kafka.clients import make_admin
+from infra.kafka.offsets import delete_before
 from infra.kafka.topic_admin import delete_topics, describe_topics
 from learner import loop, saver, trim
 from learner.algorithms.base import UpdateResult
@@ -271,9 +271,9 @@ def _is_done(rig):
 
 def _delete_before(rig, offset):
     admin = make_admin(rig.settings)
-    request = [TopicPartition(rig.topic(REPLAY), 0, offset)]
-    for future in admin.delete_records(request).values():
-        future.result(30)
+    request = {(rig.topic(REPLAY), 0): offset}
+    for future in delete_before(admin, request, 60.0).values():
+        future.result(60.0)
 
 
 def _first_offset(rig):

@@ -5,10 +5,10 @@ import time
 from contextlib import closing
 
 import pytest
-from confluent_kafka import TopicPartition
 
 from infra.kafka.clients import make_admin, make_producer
 from infra.kafka.delivery import Sender
+from infra.kafka.offsets import delete_before
 from infra.kafka.topic_admin import TopicConfig, delete_topics, ensure_topics
 from infra.monitoring.newest_records import NewestRecords
 
@@ -118,8 +118,7 @@ def test_records_that_expire_first_are_passed_over(records, send, settings, make
     send(topic, *(b"%d" % n for n in range(5)))
     records.follow({topic: 5})
     admin = make_admin(settings)
-    for future in admin.delete_records([TopicPartition(topic, 0, 4)]).values():
-        future.result(PATIENCE_S)
+    delete_before(admin, {(topic, 0): 4}, PATIENCE_S)[topic, 0].result(PATIENCE_S)
     assert read(records, 1)[-1] == (topic, b"4")
     send(topic, b"5")
     assert read(records, 1) == [(topic, b"5")]

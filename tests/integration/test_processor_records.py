@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 
 from infra.cluster.service import choose_port
 from infra.control.role import EXIT_ERROR, EXIT_OK
 from infra.kafka.clients import make_admin, producer_config
+from infra.kafka.offsets import delete_before
 from infra.settings import Settings
 from schemas.codec import decode, decode_any, encode
 from schemas.records import (
@@ -219,8 +220,7 @@ def test_records_that_expired_unread_are_counted_and_told(
         rig.flush()
         rig.commit(0, 1)
         admin = make_admin(settings)
-        where = [TopicPartition(rig.source, 0, 5)]
-        (future,) = admin.delete_records(where).values()
+        (future,) = delete_before(admin, {(rig.source, 0): 5}, 60.0).values()
         future.result(60.0)
         assert rig.start().wait(120.0) == EXIT_ERROR
         assert rig.committed() == {0: 1}

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from infra.kafka.group_protocol import Partition
 from infra.kafka.identity import TopicIdentity
-from infra.kafka.offsets import EARLIEST, LATEST, ask_ends
+from infra.kafka.offsets import EARLIEST, ask_ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,10 @@ def read_logs(
         places: that exist and have leaders: one without holds up all others.
         timeout_s: how long the brokers may take.
     """
-    unstable = IsolationLevel.READ_UNCOMMITTED
     asked = [
-        ask_ends(admin, places, unstable, timeout_s, EARLIEST),
-        ask_ends(admin, places, IsolationLevel.READ_COMMITTED, timeout_s, LATEST),
-        ask_ends(admin, places, unstable, timeout_s, LATEST),
+        ask_ends(admin, places, timeout_s, EARLIEST),
+        ask_ends(admin, places, timeout_s, level=IsolationLevel.READ_COMMITTED),
+        ask_ends(admin, places, timeout_s),
     ] if places else []  # fmt: skip
     until_s = time.monotonic() + 2 * timeout_s
     logs, problems = {}, {}

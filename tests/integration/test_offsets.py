@@ -1,0 +1,57 @@
+"""Where logs begin and end, asked of a real broker by clients that know nothing yet."""
+
+import subprocess
+import sys
+
+import pytest
+
+from infra.kafka.clients import make_admin
+from infra.kafka.offsets import ask_ends, delete_before
+from tests.conftest import MakeTopic
+
+pytestmark = pytest.mark.kafka
+
+_ASK_AND_GO = """
+import sys
+from infra.kafka.clients import make_admin
+from infra.kafka.offsets import EARLIEST, LATEST, ask_ends
+from infra.settings import load_settings
+topics = sys.argv[1:]
+for _ in range(100):
+    admin = make_admin(load_settings())
+    admin.list_topics(topics[0], timeout=60)  # connected, and not more than that
+    specs = EARLIEST, LATEST
+    asked = [ask_ends(admin, [(t, 0)], 60.0, s) for t in topics for s in specs]
+    for each in asked:
+        for future in each.values():
+            future.result(60)
+"""
+
+
+def test_who_asks_before_it_knows_any_topic_survives_it(make_topic: MakeTopic) -> None:
+    """The client's library frees what it still uses where it does not know a leader."""
+    topics = [make_topic() for _ in range(20)]
+    child = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", _ASK_AND_GO, *topics],
+        capture_output=True, text=True, timeout=280,
+    )  # fmt: skip
+    assert child.returncode == 0, child.stderr[-2000:]
+
+
+def test_what_nobody_leads_is_told_and_holds_nobody_up(settings, topic) -> None:
+    admin = make_admin(settings)
+    missing = [("rollstream.none-such", 0), (topic, 7)]
+    asked = ask_ends(admin, [(topic, 0), *missing], 60.0)
+    assert asked.keys() == {(topic, 0), *missing}
+    assert asked[topic, 0].result(60.0).offset == 0
+    for place in missing:
+        assert "UNKNOWN_TOPIC_OR_PART" in repr(asked[place].exception(0))
+    for place, future in delete_before(admin, dict.fromkeys(missing, 1), 60.0).items():
+        assert place in missing and future.exception(0) is not None
+    assert ask_ends(admin, [], 0.0) == delete_before(admin, {}, 0.0) == {}
+
+
+def test_brokers_that_are_away_are_told_of_in_time(settings) -> None:
+    admin = make_admin(settings.model_copy(update={"bootstrap_servers": "127.0.0.1:9"}))
+    (future,) = ask_ends(admin, [("t", 0)], 60.0, look_s=0.2).values()
+    assert future.exception(0) is not None
