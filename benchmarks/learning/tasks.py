@@ -139,6 +139,7 @@ _PONG = Side(stop="{wallS: 600}")
 # learns the task at all, and some more.
 TASKS: tuple[Task, ...] = (
     Task("cartpole-dqn", (*_beside("DQN", 1_000_000), _tuned("DQN")), quick=True),
+    Task("cartpole-dqn-reuse", _beside("DQN", 1_000_000), quick=True),
     Task("cartpole-ppo", (*_beside("PPO", 500_000), _tuned("PPO")), quick=True),
     Task("cartpole-impala", quick=True),
     Task("acrobot-ppo", _beside("PPO", 1_000_000)),
