@@ -18,18 +18,19 @@ BACK_WITHIN_S = 30.0
 
 _WINDOW_S = 2.0
 _BASELINE_S = 5.0
-# What a killed processor had sent may be appended this much later.
+# What a process had sent may be appended this much later.
 _UNDER_WAY_S = 0.1
 
 
 def recoveries_s(evidence: Evidence) -> list[tuple[Injected, float]]:
     """Return, for each fault that was noted, the seconds to new useful output.
 
-    Worker: a record of a newer incarnation in the trajectories. Processor: a batch that
-    is no repetition in every partition that has load. Learner: an optimizer step of
-    another process, or of the same one where it was not ended; where no process of its
-    own was harmed, a new batch of every partition. Broker: an acknowledged new record
-    of every partition. One that nothing came after is left out.
+    Worker: a record of a newer incarnation in the trajectories, or of the same one if
+    it was not ended. Processor: a batch that is no repetition in every partition that
+    has load. Learner: an optimizer step of another process, or of the same one if it
+    was not ended; where no process of its own was harmed, a new batch of every
+    partition. Broker: an acknowledged new record of every partition. One that nothing
+    came after is left out.
     """
     measure = {
         "worker": _worker, "processor": _processor, "learner": _learner,
@@ -50,6 +51,9 @@ def _worker(evidence: Evidence, fault: Injected) -> float | None:
         for logged, unroll in evidence.unrolls
         if unroll.worker == f"w{fault.index}"
     ]
+    if fault.pid and all(end.pid != fault.pid for end in evidence.ended):
+        since_s = fault.at_s + _UNDER_WAY_S
+        return min((at_s for at_s, _ in mine if at_s > since_s), default=None)
     before = max((i for at_s, i in mine if at_s <= fault.at_s), default=-1)
     return min((at_s for at_s, i in mine if i > before), default=None)
 

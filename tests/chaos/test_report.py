@@ -34,6 +34,13 @@ def test_recovery_is_from_the_fault_to_new_output_of_what_it_hit() -> None:
     }
 
 
+def test_a_frozen_worker_has_recovered_once_the_same_one_goes_on() -> None:
+    evidence = clean_run()
+    evidence.injected = [Injected(100.45, "freeze", "worker", 0, 4)]
+    (found,) = recoveries_s(evidence)
+    assert found[1] == pytest.approx(0.15)
+
+
 def test_a_learner_that_died_recovers_with_its_successor_s_first_update() -> None:
     evidence = clean_run()
     evidence.lives[2].take({"kind": "update", "at_s": 107.5, "updates": 3})
