@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import AdminClient
 
-from infra.kafka.offsets import ask_ends
+from infra.kafka.offsets import END, STABLE_END, Question, ask_offsets
 
 WAIT_S = 25.0
 """One of ours is over sooner, also where its process was killed: the broker aborts it
@@ -25,17 +24,17 @@ def held_back(
         KafkaException: the brokers do not answer.
         TimeoutError: likewise.
     """
-    ends = _ends(admin, topic, partitions, IsolationLevel.READ_UNCOMMITTED)
+    ends = _ends(admin, topic, partitions, END)
     # Asked second, it is not behind what was the end before.
-    stable = _ends(admin, topic, partitions, IsolationLevel.READ_COMMITTED)
+    stable = _ends(admin, topic, partitions, STABLE_END)
     return {p: (stable[p], ends[p]) for p in partitions if stable[p] < ends[p]}
 
 
 def _ends(
-    admin: AdminClient, topic: str, partitions: Collection[int], level: IsolationLevel
+    admin: AdminClient, topic: str, partitions: Collection[int], question: Question
 ) -> dict[int, int]:
     places = [(topic, partition) for partition in partitions]
-    asked = ask_ends(admin, places, _TIMEOUT_S, level=level)
+    (asked,) = ask_offsets(admin, places, _TIMEOUT_S, question)
     return {
         partition: int(future.result(2 * _TIMEOUT_S).offset)
         for (_, partition), future in asked.items()

@@ -11,13 +11,12 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
-    OffsetSpec,
     ResourceType,
 )
 
 from infra.errors import KafkaUnavailable, TopicError
 from infra.kafka.asking import answer, ask
-from infra.kafka.offsets import EARLIEST, LATEST, ask_ends
+from infra.kafka.offsets import BEGIN, END, Answers, ask_offsets
 from infra.settings import Settings
 
 ADMIN_TIMEOUT_S = 30.0
@@ -86,8 +85,9 @@ def _describe(admin: AdminClient, names: Sequence[str]) -> list[TopicDescription
     ids = _topic_ids(admin, existing)
     configs = _configs(admin, existing)
     sizes = {name: len(present[name].partitions) for name in existing}
-    begins = _offsets(admin, sizes, EARLIEST)
-    ends = _offsets(admin, sizes, LATEST)
+    places = [(name, each) for name, size in sizes.items() for each in range(size)]
+    asked = ask_offsets(admin, places, ADMIN_TIMEOUT_S, BEGIN, END)
+    begins, ends = (_by_topic(each, sizes) for each in asked)
     return [
         TopicDescription(
             name=name,
@@ -145,11 +145,7 @@ def _configs(admin: AdminClient, names: Sequence[str]) -> dict[str, dict[str, st
     }
 
 
-def _offsets(
-    admin: AdminClient, sizes: Mapping[str, int], spec: OffsetSpec
-) -> dict[str, tuple[int, ...]]:
-    places = [(name, each) for name, size in sizes.items() for each in range(size)]
-    asked = ask_ends(admin, places, ADMIN_TIMEOUT_S, spec)
+def _by_topic(asked: Answers, sizes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
     found = {place: int(answer(future).offset) for place, future in asked.items()}
     return {
         name: tuple(found[name, partition] for partition in range(size))

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from infra.kafka.clients import Traffic, make_admin, make_consumer
-from infra.kafka.offsets import EARLIEST, LATEST, ask_ends
+from infra.kafka.offsets import BEGIN, END, ask_offsets
 from infra.kafka.reading import Message, to_message
 from infra.monitoring.metric_records import mean_of, metric_or_none, returns_of
 from infra.monitoring.summary import Summary
@@ -167,10 +167,9 @@ def _read(consumer: Consumer, found: dict[str, Newest]) -> None:
 def _starts(settings: Settings, records: Mapping[str, int]) -> dict[str, int]:
     admin = make_admin(settings)
     places = [(topic, 0) for topic in records]
-    asked = [ask_ends(admin, places, _TIMEOUT_S, spec) for spec in (EARLIEST, LATEST)]
     first, end = (
         {topic: _offset(future) for (topic, _), future in each.items()}
-        for each in asked
+        for each in ask_offsets(admin, places, _TIMEOUT_S, BEGIN, END)
     )
     starts = {}
     for topic, count in records.items():

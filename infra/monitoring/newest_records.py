@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from infra.kafka.clients import Traffic, make_admin, make_consumer
-from infra.kafka.offsets import EARLIEST, LATEST, ask_ends
+from infra.kafka.offsets import BEGIN, END, ask_offsets
 from infra.kafka.reading import OUT_OF_RANGE, UNKNOWN, Message, to_message
 from infra.monitoring.topic_ids import TopicIds
 from infra.settings import Settings
@@ -203,9 +203,8 @@ class NewestRecords:
 
     def _ask(self, topics: list[str]) -> None:
         places = [(topic, 0) for topic in topics]
-        first, end = (
-            ask_ends(self._admin, places, _ANSWER_S, spec, look_s=_LOOK_S)
-            for spec in (EARLIEST, LATEST)
+        first, end = ask_offsets(
+            self._admin, places, _ANSWER_S, BEGIN, END, look_s=_LOOK_S
         )
         for place in places:
             self._places[place[0]].asked = first[place], end[place]

@@ -10,13 +10,12 @@ from collections.abc import Collection
 
 from confluent_kafka import (
     OFFSET_END,
-    IsolationLevel,
     KafkaException,
     TopicPartition,
 )
 
 from infra.kafka.clients import Traffic, make_admin, make_consumer
-from infra.kafka.offsets import ask_ends
+from infra.kafka.offsets import STABLE_END, ask_offsets
 from infra.kafka.reading import OUT_OF_RANGE, to_message
 from infra.settings import Settings
 from schemas.codec import decode_or_none
@@ -70,8 +69,7 @@ class Signs:
         found: Ends = {}
         if not places:
             return found
-        level = IsolationLevel.READ_COMMITTED
-        asked = ask_ends(self._admin, places, _ANSWER_S, level=level)
+        (asked,) = ask_offsets(self._admin, places, _ANSWER_S, STABLE_END)
         for place, future in asked.items():
             try:
                 found[place] = int(future.result(2 * _ANSWER_S).offset)

@@ -43,17 +43,22 @@ def put_unrolls(rig: Rig, worker, incarnation, *sequences):
     put(rig, *(make_unroll(rig, worker, incarnation, n) for n in sequences))
 
 
-@contextmanager
-def worker(rig: Rig, index=0):
-    """A real worker of the experiment."""
-    child = subprocess.Popen(
-        [sys.executable, "-m", "producers.worker", rig.name, "--index", str(index)],
+def start_python(rig: Rig, how, what, index):
+    """A role of the experiment: a module (``-m``) or code (``-c``)."""
+    return subprocess.Popen(
+        [sys.executable, how, what, rig.name, "--index", str(index)],
         env={
             **os.environ,
             "OMP_NUM_THREADS": "1",
             "ROLLSTREAM_DATA_DIR": str(rig.settings.data_dir),
         },
     )
+
+
+@contextmanager
+def worker(rig: Rig, index=0):
+    """A real worker of the experiment."""
+    child = start_python(rig, "-m", "producers.worker", index)
     try:
         yield child
     finally:
@@ -68,14 +73,7 @@ def processor(rig: Rig, prelude=""):
         f"{prelude}\nfrom infra.control.role import role_main\n"
         "from stream_processors.app import run\nrole_main('processor', run)\n"
     )
-    child = subprocess.Popen(
-        [sys.executable, "-c", code, rig.name, "--index", "0"],
-        env={
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "ROLLSTREAM_DATA_DIR": str(rig.settings.data_dir),
-        },
-    )
+    child = start_python(rig, "-c", code, 0)
     try:
         yield child
     finally:

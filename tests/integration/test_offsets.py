@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from infra.kafka.clients import make_admin
-from infra.kafka.offsets import ask_ends, delete_before
+from infra.kafka.offsets import END, ask_offsets, delete_before
 from tests.conftest import MakeTopic
 
 pytestmark = pytest.mark.kafka
@@ -14,16 +14,15 @@ pytestmark = pytest.mark.kafka
 _ASK_AND_GO = """
 import sys
 from infra.kafka.clients import make_admin
-from infra.kafka.offsets import EARLIEST, LATEST, ask_ends
+from infra.kafka.offsets import BEGIN, END, ask_offsets
 from infra.settings import load_settings
 topics = sys.argv[1:]
 for _ in range(100):
     admin = make_admin(load_settings())
     admin.list_topics(topics[0], timeout=60)  # connected, and not more than that
-    specs = EARLIEST, LATEST
-    asked = [ask_ends(admin, [(t, 0)], 60.0, s) for t in topics for s in specs]
-    for each in asked:
-        for future in each.values():
+    asked = [ask_offsets(admin, [(topic, 0)], 60.0, BEGIN, END) for topic in topics]
+    for begin, end in asked:
+        for future in (*begin.values(), *end.values()):
             future.result(60)
 """
 
@@ -41,17 +40,18 @@ def test_who_asks_before_it_knows_any_topic_survives_it(make_topic: MakeTopic) -
 def test_what_nobody_leads_is_told_and_holds_nobody_up(settings, topic) -> None:
     admin = make_admin(settings)
     missing = [("rollstream.none-such", 0), (topic, 7)]
-    asked = ask_ends(admin, [(topic, 0), *missing], 60.0)
+    (asked,) = ask_offsets(admin, [(topic, 0), *missing], 60.0, END)
     assert asked.keys() == {(topic, 0), *missing}
     assert asked[topic, 0].result(60.0).offset == 0
     for place in missing:
         assert "UNKNOWN_TOPIC_OR_PART" in repr(asked[place].exception(0))
     for place, future in delete_before(admin, dict.fromkeys(missing, 1), 60.0).items():
         assert place in missing and future.exception(0) is not None
-    assert ask_ends(admin, [], 0.0) == delete_before(admin, {}, 0.0) == {}
+    assert ask_offsets(admin, [], 0.0, END) == (delete_before(admin, {}, 0.0),) == ({},)
 
 
 def test_brokers_that_are_away_are_told_of_in_time(settings) -> None:
     admin = make_admin(settings.model_copy(update={"bootstrap_servers": "127.0.0.1:9"}))
-    (future,) = ask_ends(admin, [("t", 0)], 60.0, look_s=0.2).values()
+    (asked,) = ask_offsets(admin, [("t", 0)], 60.0, END, look_s=0.2)
+    (future,) = asked.values()
     assert future.exception(0) is not None

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError
 
+from infra.kafka.offsets import END
 from infra.monitoring import newest_records
 from infra.monitoring.newest_records import NewestRecords
 
@@ -40,7 +41,7 @@ class Brokers:
         found = {}
         for place, spec in asked.items():
             found[place] = Future()
-            is_end = spec is newest_records.LATEST
+            is_end = spec is END.spec
             offset = self.ends[place.topic] if is_end else 0
             found[place].set_result(SimpleNamespace(offset=offset))
         return found

@@ -8,12 +8,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaException
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from infra.kafka.group_protocol import Partition
 from infra.kafka.identity import TopicIdentity
-from infra.kafka.offsets import EARLIEST, ask_ends
+from infra.kafka.offsets import BEGIN, END, STABLE_END, ask_offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,7 @@ def read_logs(
         places: that exist and have leaders: one without holds up all others.
         timeout_s: how long the brokers may take.
     """
-    asked = [
-        ask_ends(admin, places, timeout_s, EARLIEST),
-        ask_ends(admin, places, timeout_s, level=IsolationLevel.READ_COMMITTED),
-        ask_ends(admin, places, timeout_s),
-    ] if places else []  # fmt: skip
+    asked = ask_offsets(admin, places, timeout_s, BEGIN, STABLE_END, END)
     until_s = time.monotonic() + 2 * timeout_s
     logs, problems = {}, {}
     for place in places:
