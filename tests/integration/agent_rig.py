@@ -36,12 +36,11 @@ from schemas.errors import SchemaError
 from schemas.experiment import Experiment, from_values, load_values
 from schemas.records import Event, Member, RoleStatus
 from schemas.topics import EVENTS, MEMBERS, topic_name
+from tests.integration.control_rig import SESSION_S
 from tests.unit.test_experiment import SAMPLE
 
 # Busy machines: what takes seconds alone takes several times as long.
 PATIENCE_S = 90.0
-# The longest that ZooKeeper grants, for who looks on.
-SESSION_S = 20.0
 SMALL = (
     "spec.workers.envsPerWorker=2",
     "spec.workers.unrollLength=8",

@@ -14,12 +14,11 @@ from infra.control.coordination import AlreadyRuns, Coordination
 from infra.control.znodes import RUNS, role_path
 from infra.errors import RollstreamError
 from infra.settings import Settings
+from tests.integration.control_rig import SESSION_S
 
 pytestmark = pytest.mark.kafka
 
 PATIENCE_S = 60.0
-# The longest that ZooKeeper grants: no stall of the machine ends it. The tests do.
-SESSION_S = 20.0
 
 
 @pytest.fixture

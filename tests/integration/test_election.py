@@ -18,12 +18,11 @@ from infra.control.plans import Capacity, Plan, RoleAssignment, facts_of_this_pr
 from infra.control.znodes import AGENTS, ASSIGNMENTS, EPOCH, LEADER, ROLES
 from infra.settings import Settings
 from tests.integration.agent_rig import until
+from tests.integration.control_rig import SESSION_S
 from tests.integration.test_coordination import expire
 
 pytestmark = pytest.mark.kafka
 
-# The longest that ZooKeeper grants: a machine that stands still ends none.
-SESSION_S = 20.0
 ROLE = RoleAssignment(
     experiment="held", run_id="r1", role="worker", index=0, spec_offset=3, digest="ab"
 )
