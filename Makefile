@@ -37,10 +37,8 @@ test: lint ## lint, then all tests, those on the real broker included
 demo: setup ## an agent learns CartPole through Kafka; Ctrl-C stops, again resumes
 	$(BIN)/rollstream run infra/experiments/cartpole-dqn.yaml
 
-bench: setup ## measure the pipeline: steps/s, latency, bytes, CPU
-	$(BIN)/rollstream bench pipeline
-	$(BIN)/rollstream bench replay-buffer
-	$(BIN)/rollstream bench startup
+bench: setup ## the same work by us and by other libraries; QUICK=1: a first impression
+	$(BIN)/rollstream bench beside $(if $(QUICK),--quick,--page docs/performance.md)
 
 chaos: setup ## kill and freeze roles and brokers while work goes on
 	ROLLSTREAM_CHAOS_REPORT=. $(BIN)/pytest -n 0 -m "chaos or heavy"

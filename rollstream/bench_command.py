@@ -105,3 +105,41 @@ def bench_learning(
     numbers = range(1, 2 if quick else seeds + 1)
     plan = Plan(tasks, numbers, out or settings.data_dir / "learning")
     run_bench(settings, plan, Console(stderr=as_json), as_json=as_json)
+
+
+@bench.command("beside", epilog="Example: rollstream bench beside --section ingest")
+def bench_beside(
+    section: Annotated[
+        list[str] | None, typer.Option(help="Only this one; repeatable.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option(help="One short round of each: a first impression.")
+    ] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="Of each section.")] = 5,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where outcomes go; those that are there are kept."),
+    ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(help="A Markdown file whose tables are to be these."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Do the same work as other libraries, and as plain Kafka, taking turns.
+
+    Libraries are installed at first use, each in a virtual environment under the cache
+    directory. Broken off, the same command goes on.
+    """
+    # Here, not above: nothing else needs it.
+    from benchmarks.beside.bench import Plan, run_bench
+    from benchmarks.beside.sections import chosen
+
+    settings = load_settings()
+    try:
+        sections = chosen(section or [])
+    except ValueError as exc:
+        raise typer.BadParameter(str(exc), param_hint="--section") from exc
+    directory = out or settings.data_dir / ("beside-quick" if quick else "beside")
+    plan = Plan(sections, 1 if quick else rounds, directory, quick, page)
+    run_bench(settings, plan, Console(stderr=as_json), as_json=as_json)

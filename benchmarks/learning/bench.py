@@ -11,13 +11,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.children import ChildFailed
 from benchmarks.learning import ours, theirs
-from benchmarks.learning.children import ChildFailed
 from benchmarks.learning.figures import draw, rows
-from benchmarks.learning.peers import PeerUnavailable
 from benchmarks.learning.results import Outcome, Results
 from benchmarks.learning.tasks import Side, Task
 from benchmarks.local import running
+from benchmarks.peers import PeerUnavailable
 from infra.errors import RollstreamError
 from infra.settings import Settings
 from schemas.experiment import from_values

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learning.children import ChildFailed, run_child
+from benchmarks.children import ChildFailed, run_child
 from benchmarks.learning.results import Outcome, Point
 from benchmarks.learning.tasks import Side, Task
 from benchmarks.pipeline import delete_experiment_topics

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
+from benchmarks.machine import machine
 from infra.durable import write_durably
 
 
@@ -114,23 +112,3 @@ class Results:
         """Return all outcomes of a task, by side and seed."""
         paths = sorted((self.directory / task).glob("*.json"))
         return [Outcome.from_json(path.read_text()) for path in paths]
-
-
-def machine() -> dict[str, Any]:
-    """Return what this machine is."""
-    return {
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
-    }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    names = [line.partition(":")[2] for line in lines if line.startswith("model name")]
-    return names[0].strip() if names else platform.processor()

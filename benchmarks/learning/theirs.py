@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learning.children import ChildFailed, run_child
+from benchmarks.children import ChildFailed, run_child
 from benchmarks.learning.peer_settings import peer_job, rllib_job
-from benchmarks.learning.peers import PEERS, environment, python_of
 from benchmarks.learning.results import Outcome, Point
 from benchmarks.learning.tasks import RLLIB, TIMED_S, Side, Task
 from benchmarks.learning.zoo import tuned
+from benchmarks.peers import PEERS, environment, python_of
 from infra.settings import Settings
 from schemas.experiment import Experiment, from_values
 from schemas.spec_text import load_yaml

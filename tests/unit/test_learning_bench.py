@@ -11,11 +11,11 @@ import yaml
 
 from benchmarks.learning import tasks
 from benchmarks.learning.bench import Plan
-from benchmarks.learning.children import ChildFailed, run_child
+from benchmarks.children import ChildFailed, run_child
 from benchmarks.learning.figures import mean_curve, rows
 from benchmarks.learning.ours import Told, first_step_ms, outcome, rate_of_second_half
 from benchmarks.learning.peer_settings import peer_job, turns
-from benchmarks.learning.peers import SB3_PEER, PeerUnavailable, environment, python_of
+from benchmarks.peers import SB3_PEER, PeerUnavailable, environment, python_of
 from benchmarks.learning.results import Outcome, Point, Results
 from benchmarks.learning.tasks import TASKS, Side, chosen
 from benchmarks.learning.theirs import job_of
@@ -206,8 +206,8 @@ def test_an_interrupted_child_leaves_no_grandchild(tmp_path, monkeypatch):
         if pid.exists() and pid.read_text().endswith("\n"):
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("benchmarks.learning.children.last_line", lambda log: "works")
-    monkeypatch.setattr("benchmarks.learning.children.SHOW_S", 0.0)
+    monkeypatch.setattr("benchmarks.children.last_line", lambda log: "works")
+    monkeypatch.setattr("benchmarks.children.SHOW_S", 0.0)
     with pytest.raises(KeyboardInterrupt):
         run_child(
             [sys.executable, "-c", code], environment(), tmp_path / "log", interrupt

@@ -30,7 +30,7 @@ class Peer:
     script: Path
 
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent / "learning"
 SB3_PEER = Peer(
     "stable-baselines3", ("stable-baselines3==2.9.2",), HERE / "peer_sb3.py"
 )
