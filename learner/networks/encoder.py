@@ -57,6 +57,7 @@ class Encoder(nn.Module):
         scale[is_scaled] = _numbers(observation_scale, scaled_inputs(fields))
         self.register_buffer("scale", scale)
         self.scale: Tensor
+        self._scales = any(factor != 1 for factor in observation_scale)
 
     def forward(self, observations: Mapping[str, Tensor]) -> Tensor:
         """Return the features of observations [N, ...]."""
@@ -65,7 +66,7 @@ class Encoder(nn.Module):
             for name, encoder in zip(self._names, self.encoders, strict=True)
         ]
         joined: Tensor = torch.cat(parts, 1) if parts[1:] else parts[0]
-        return joined * self.scale
+        return joined * self.scale if self._scales else joined
 
 
 class Flat(nn.Module):

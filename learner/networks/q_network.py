@@ -78,6 +78,11 @@ class QNetwork(nn.Module):
 
     def q(self, features: Tensor) -> Tensor:
         """Return the mean values [.., A] of features [.., F]."""
+        if self.atoms == 1 and not self._dueling:
+            # What ``means`` makes of ``values`` then, two steps sooner: who acts does
+            # little else.
+            q: Tensor = self.head(features)
+            return q
         return self.means(self.values(features))
 
     def means(self, values: Tensor) -> Tensor:
