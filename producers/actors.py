@@ -11,6 +11,7 @@ from producers.memory import Memory
 from producers.policy import Policy, PolicySession, open_graph
 from producers.policy_feed import PolicyFeed
 from producers.q_actor import QActor
+from producers.remote_tensors import RemoteTensors
 from schemas.records import EnvDescription, PolicyGraph
 from schemas.sizes import stacked
 from schemas.tensors import Array
@@ -21,12 +22,14 @@ class Actors:
 
     Attributes:
         feed: those policies.
+        remote: brings the tensors of large ones; to be closed.
     """
 
     def __init__(
         self, context: RoleContext, env: EnvDescription, num_envs: int, *, greedy: bool
     ) -> None:
-        self.feed = PolicyFeed(context.run_id, self._open_graph)
+        self.remote = RemoteTensors.of(context)
+        self.feed = PolicyFeed(context.run_id, self._open_graph, remote=self.remote)
         self._context = context
         self._spec = context.spec
         self._env = env

@@ -1,60 +1,18 @@
-"""Unroll arrays -> records that fit their topics; observations packed where it pays."""
+"""Unroll arrays -> records that fit their topics."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
-
+from producers.packing import Packing
 from producers.rollout import Arrays, UnrollArrays
-from producers.spaces import Fields
 from schemas.codec import encode
 from schemas.errors import SchemaError
 from schemas.records import Unroll
 from schemas.shapes import VALUE_COLUMNS
 from schemas.sizes import MAX_BATCH_BYTES, MAX_UNROLL_BYTES, fits_record
-from schemas.tensors import Array, Encoding, Tensor, pack, pack_map
-
-_MEASURED_UNROLLS = 4
-# Opening costs the learner time too: a tenth saved is not worth it, half is.
-_PAYS_BELOW = 0.5
-
-
-class Packing:
-    """Finds out, on the first unrolls, which observations are worth compressing.
-
-    Attributes:
-        ratios: compressed size / size, by field, the worst seen.
-    """
-
-    def __init__(self) -> None:
-        self.ratios: dict[str, float] = {}
-        self._left = _MEASURED_UNROLLS
-
-    def pack(self, observations: Fields) -> dict[str, Tensor]:
-        """Pack each field: ZSTD where that at least halved the first unrolls."""
-        if self._left > 0:
-            self._measure(observations)
-        return {
-            name: pack(array, self._encoding(name, array))
-            for name, array in observations.items()
-        }
-
-    def _encoding(self, name: str, array: Array) -> Encoding:
-        if self.ratios.get(name, 1.0) > _PAYS_BELOW:
-            return "RAW"
-        # Who computes discounts must see such a value, and opens only what is RAW.
-        if array.dtype.kind in "fc" and not np.isfinite(array).all():
-            return "RAW"
-        return "ZSTD"
-
-    def _measure(self, observations: Fields) -> None:
-        self._left -= 1
-        for name, array in observations.items():
-            if array.nbytes:
-                found = len(pack(array, "ZSTD").data) / array.nbytes
-                self.ratios[name] = max(found, self.ratios.get(name, 0.0))
+from schemas.tensors import pack, pack_map
 
 
 @dataclass(frozen=True)

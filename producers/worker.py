@@ -14,7 +14,7 @@ from infra.control.role import (
     ToldToStop,
     role_main,
 )
-from infra.errors import DeliveryError, RollstreamError
+from infra.errors import DeliveryError, Hopeless, RollstreamError
 from infra.monitoring.event_kinds import EventKind
 from infra.monitoring.heartbeat import Heartbeat
 from producers.actors import Actors
@@ -24,16 +24,17 @@ from producers.environments import describe_environments
 from producers.follow import Followed
 from producers.guarded_env import Environments
 from producers.pace import Pace
+from producers.packing import Packing
 from producers.pauses import Pause, Pauses
 from producers.peers import check_peers
 from producers.role_environments import role_environments
 from producers.rollout import Rollout
 from producers.seeding import StreamSeeds
-from producers.unrolls import Packing
 from producers.warm import warm_up as warm_up
 from producers.worker_report import WorkerReport
 from producers.worker_stream import After, WorkerCounts, WorkerStream
 from schemas.fit import first_unroll_length
+from schemas.image_codecs import missing_codecs
 from schemas.records import Credit
 from schemas.topics import worker_name
 
@@ -69,7 +70,7 @@ class Worker:
         self._sender = self._deliveries.sender
         self._report = WorkerReport(self._sender, context)
         self._heartbeat = Heartbeat()
-        self._packing = Packing()
+        self._packing = Packing(context.spec.workers.encoding)
         self._actors = Actors(context, self._env, environments.num_envs, greedy=False)
         self._policies = self._actors.feed
         self._actor = self._actors.first()
@@ -118,6 +119,7 @@ class Worker:
         finally:
             self._heartbeat.end()
             self._followed.close()
+            self._actors.remote.close()
 
     def _begin(self) -> WorkerStream:
         """Become a new incarnation; what the one before counted is published first."""
@@ -198,6 +200,7 @@ class Worker:
         if longest < arrays.num_steps:
             self._num_steps = longest
         self._report.add(arrays)
+        self._report.packs(self._packing)
         return is_last
 
     def _must_stop(self) -> bool:
@@ -259,6 +262,7 @@ class Worker:
     def _publish_counts(self) -> None:
         if self._rollout is not None:
             self._report.look(self._rollout.look())
+        self._report.fetched_bytes = self._actors.remote.fetched_bytes
         self._report.publish(self._policies.ref, self._environments.restarts)
 
     def _on_credit(self, credit: Credit) -> None:
@@ -286,6 +290,8 @@ class Worker:
 def run(context: RoleContext, stop: StopRequest) -> int:
     """Run a worker until told to stop; return its exit code."""
     num_envs = context.spec.workers.envs_per_worker
+    if problem := missing_codecs(context.spec.workers.encoding.lossy):
+        raise Hopeless(problem)
     with role_environments(context, num_envs) as environments:
         return Worker(context, stop, environments).run()
 

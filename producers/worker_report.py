@@ -15,6 +15,7 @@ from infra.monitoring.reporter import Reporter
 from producers.adoption import Adoption
 from producers.env_troubles import AGAIN_AT_MOST_S, AGAIN_S, EnvTroubles
 from producers.episodes import EpisodeLog
+from producers.packing import Packing
 from producers.pauses import Pause
 from producers.policy import Policy
 from producers.rollout import UnrollArrays
@@ -42,6 +43,7 @@ class WorkerReport:
 
     Attributes:
         reporter: of the incarnation that there is.
+        fetched_bytes: of large policies, by this process; of all incarnations.
     """
 
     def __init__(self, sender: Sender, context: RoleContext) -> None:
@@ -52,6 +54,8 @@ class WorkerReport:
         self._troubles = EnvTroubles(self.event)
         self._pauses = Repeats(AGAIN_S, AGAIN_AT_MOST_S)
         self._adoption = Adoption(now_ms())
+        self._told_losses = False
+        self.fetched_bytes = 0
         self.begin(-1, WorkerCounts(), 0)
 
     def begin(self, incarnation: int, counts: WorkerCounts, env_restarts: int) -> None:
@@ -65,6 +69,7 @@ class WorkerReport:
         self._incarnation = incarnation
         self._counts = counts
         self._env_restarts = env_restarts
+        self._fetched_before = self.fetched_bytes
         self._adoption.begin()
         self.reporter = Reporter(self._sender, self._context, incarnation)
 
@@ -111,6 +116,17 @@ class WorkerReport:
         """Note an unroll's episodes."""
         self._episodes.add(arrays.finished)
 
+    def packs(self, packing: Packing) -> None:
+        """Say, once it is known, what is lost of observations."""
+        if self._told_losses or not packing.is_measured:
+            return
+        self._told_losses = True
+        quality = self._context.spec.workers.encoding.quality
+        for name, loss in packing.losses.items():
+            how = f"{packing.chosen(name).lower()} of quality {quality}"
+            reason = f"observations {name!r}: {how}: {loss}"
+            self.event("lossy-encoding", "warning", reason)
+
     def look(self, found: Tally) -> None:
         """Note how good the rows are, and publish what went wrong with others."""
         self._counts.usable_steps = found.usable
@@ -150,6 +166,7 @@ class WorkerReport:
                 "env_restarts": env_restarts - self._env_restarts,
                 "policy_epoch": policy.epoch,
                 "policy_version": policy.version,
+                "policy_fetched_bytes": self.fetched_bytes - self._fetched_before,
                 **self._adoption.take(),
             }
         )

@@ -12,8 +12,9 @@ from infra.clock import now_ms
 from infra.control.role import RoleContext
 from infra.kafka.dead_letters import dead_letter
 from infra.kafka.delivery import DeliveryTooLarge, Sender, is_too_large
+from producers.packing import Packing
 from producers.rollout import UnrollArrays
-from producers.unrolls import Encoded, Packing, encode_unrolls
+from producers.unrolls import Encoded, encode_unrolls
 from schemas.codec import encode
 from schemas.records import NO_POLICY, SourceRef, StreamEnd, Unroll
 from schemas.tensors import Tensor

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import fastavro
 
 from schemas import records
+from schemas.encodings import PLAIN, from_wire
 from schemas.errors import SchemaError
 from schemas.registry import KnownSchema, Registry, newest
 from schemas.shapes import check_shapes
@@ -155,8 +156,8 @@ def _record_builder(
 
 
 def _tensor(value: dict[str, Any]) -> Tensor:
-    shape = tuple(value["shape"])
-    return Tensor(value["dtype"], shape, value["encoding"], value["data"])
+    encoding = from_wire(value["encoding"], value.get("codec", PLAIN))
+    return Tensor(value["dtype"], tuple(value["shape"]), encoding, value["data"])
 
 
 def _optional(branches: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:

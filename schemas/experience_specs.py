@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from schemas.encoding_spec import EncodingSpec
 from schemas.role_specs import ElasticSpec, RoleSpec, ScalingSpec
 from schemas.spec_part import JsonValue, Part, list_to_tuple
 
@@ -147,6 +148,9 @@ class WorkersSpec(ElasticSpec):
         ExplorationSpec(),
         description="How often environments act at random, where an algorithm learns "
         "values of actions.",
+    )
+    encoding: EncodingSpec = Field(
+        EncodingSpec(), description="How observations are packed for the log."
     )
     scaling: WorkersScaling = Field(
         WorkersScaling(), description="When there are more or fewer; with min and max."

@@ -6,7 +6,7 @@ from schemas.actions import action_problem
 from schemas.algorithms import BUILT_IN
 from schemas.errors import SchemaError
 from schemas.experiment import Spec, SpecError
-from schemas.images import image_problems, scaled_inputs
+from schemas.images import image_of, image_problems, scaled_inputs
 from schemas.records import EnvDescription, SpaceField
 from schemas.sizes import field_bytes, longest_unroll, most_steps, stacked
 
@@ -31,6 +31,7 @@ def check_fit(spec: Spec, env: EnvDescription, memory_bytes: int | None = None) 
         *_actions(spec, env),
         *_images(spec, env),
         *_scale(spec, env),
+        *_encodings(spec, env),
         *_unrolls(spec, env),
         *_sequences(spec),
         *_min_size(spec),
@@ -108,6 +109,27 @@ def _scale(spec: Spec, env: EnvDescription) -> list[str]:
         f"spec.learner.network.observationScale: expected 1 or {expected} numbers for "
         f"{env.env_id}, one for each input but images, found {len(scale)}"
     ]
+
+
+def _encodings(spec: Spec, env: EnvDescription) -> list[str]:
+    """Refuse fields that there are not, and images that are none."""
+    encoding, path = spec.workers.encoding, "spec.workers.encoding.fields"
+    known = {field.name: field for field in env.observation}
+    problems = [
+        f"{path}: expected fields of {env.env_id}, {', '.join(map(repr, known))}, "
+        f"found {name!r}"
+        for name in encoding.fields
+        if name not in known
+    ]
+    for name, how in encoding.lossy.items():
+        if name in known and image_of(known[name]) is None:
+            field = known[name]
+            problems.append(
+                f"{path}: expected an image for {how}, uint8 of at least [height, "
+                f"width], found {name!r} {field.kind} {field.dtype} "
+                f"{list(field.shape)}"
+            )
+    return problems
 
 
 def _unrolls(spec: Spec, env: EnvDescription) -> list[str]:

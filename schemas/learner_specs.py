@@ -177,6 +177,16 @@ class LearnerSpec(RoleSpec):
         description="Milliseconds between policies, at least; none: 0 for impala and "
         "ppo, 200 for others.",
     )
+    policy_precision: Literal["full", "half"] = Field(
+        "full",
+        description="Of the numbers that workers act with; half: float32 is rounded to "
+        "float16, half the bytes of a version.",
+    )
+    policy_encoding: Literal["full", "delta"] = Field(
+        "full",
+        description="Of versions above 256 kB; delta: most are sent as what differs "
+        "from one a little older, exactly. Pays where many numbers stay the same.",
+    )
     checkpoint_interval_s: float = Field(
         10.0, gt=0, description="Seconds between checkpoints."
     )

@@ -259,8 +259,19 @@ class PolicyGraph:
 class PolicyVersion:
     """The parameters and buffers of one version, as safetensors bytes.
 
-    Above the size of one record the bytes travel as PolicyChunk records under the keys
+    Those of more than POLICY_INLINE_BYTES travel as PolicyChunk records under the keys
     ``chunk/<slot>/<i>``, and ``tensors`` is empty.
+
+    Attributes:
+        chunk_offsets: where the chunks are in the topic of chunks, in order. Without
+            any, and with ``num_chunks``, it is of a version of rollstream that sent
+            them to the topic of policies.
+        tensors_bytes: of the tensors, whole; 0 where there are no offsets.
+        num_parameters: numbers in them, buffers included; likewise.
+        keyframe_offsets: of the chunks of an earlier version, of the same size, from
+            which the tensors differ by what is in this one's chunks: see
+            infra/policies/deltas.py. None: the chunks are the tensors.
+        keyframe_sha256: of that version's tensors; "": there is none.
     """
 
     experiment: str
@@ -275,6 +286,11 @@ class PolicyVersion:
     num_chunks: int
     slot: int
     created_at_ms: int
+    chunk_offsets: tuple[int, ...] = ()
+    tensors_bytes: int = 0
+    num_parameters: int = 0
+    keyframe_offsets: tuple[int, ...] = ()
+    keyframe_sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)

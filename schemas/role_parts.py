@@ -26,6 +26,7 @@ READ_BY = {
         "workers.unrollLength",
         "workers.maxEnvStepsPerS",
         "workers.exploration",
+        "workers.encoding",
         "processor.nStep",
         "learner.algorithm",  # whether it may act at random
         "learner.maxPolicyLag",

@@ -18,8 +18,14 @@ from schemas.topics import REPLAY
 
 MAX_UNROLL_BYTES = 8 << 20
 MAX_BATCH_BYTES = int(REPLAY.config["max.message.bytes"])
+POLICY_INLINE_BYTES = 256_000
+"""A policy version with more bytes of tensors travels in parts, by its address."""
+
 POLICY_CHUNK_BYTES = 8_000_000
-"""A policy version with more bytes of tensors travels in parts of this size."""
+"""The size of such a part; the history holds what is no larger."""
+
+MAX_POLICY_BYTES = 512 << 20
+"""What claims to be larger is no policy."""
 
 # Names, shapes and numbers of one record; and what a batch has of those beyond its
 # unroll.

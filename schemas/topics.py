@@ -79,8 +79,13 @@ REPLAY = Topic(
     config=_retain(7 * _DAY_MS, max_message_bytes=12 << 20),
 )  # fmt: skip
 POLICIES = Topic(
-    "policies", "policy, best, graph, chunk/<slot>/<i>",
+    "policies", "policy, best, graph",
     ("PolicyVersion", "PolicyGraph", "PolicyChunk"), "compact",
+    ("learner", "evaluator"), ("worker", "evaluator", "cli"),
+    config=_COMPACT | {"max.message.bytes": str(16 << 20)},
+)  # fmt: skip
+POLICY_CHUNKS = Topic(
+    "policy-chunks", "chunk/<slot>/<i>", ("PolicyChunk",), "compact",
     ("learner", "evaluator"), ("worker", "evaluator", "cli"),
     config=_COMPACT | {"max.message.bytes": str(16 << 20)},
 )  # fmt: skip
@@ -115,7 +120,7 @@ LINEAGE = Topic(
 
 TOPICS = (
     EXPERIMENTS, STATUS, SCHEMAS, MEMBERS, TRAJECTORIES, REPLAY, POLICIES,
-    POLICY_HISTORY, CREDITS, METRICS, EVENTS, DEAD_LETTERS, LINEAGE,
+    POLICY_CHUNKS, POLICY_HISTORY, CREDITS, METRICS, EVENTS, DEAD_LETTERS, LINEAGE,
 )  # fmt: skip
 
 

@@ -11,6 +11,8 @@ from operator import index
 from struct import Struct, error
 from typing import Any
 
+from schemas.encodings import to_wire
+
 Schema = Any
 Put = Callable[[bytes], None]
 Write = Callable[[Any, Put], None]
@@ -65,12 +67,16 @@ def _record(fields: list[tuple[str, Write]]) -> Write:
 def _tensor(fields: list[tuple[str, Write]]) -> Write:
     """A record whose first fields are few and come again and again."""
     *head, (_, write_data) = fields
+    has_codec = any(name == "codec" for name, _ in head)
 
     @lru_cache(maxsize=1024)
-    def put_together(*values: Any) -> bytes:
+    def put_together(dtype: str, shape: tuple[int, ...], encoding: str) -> bytes:
+        values = {"dtype": dtype, "shape": shape, "encoding": encoding}
+        if has_codec:
+            values["encoding"], values["codec"] = to_wire(encoding)
         parts: list[bytes] = []
-        for (_, write_field), value in zip(head, values, strict=True):
-            write_field(value, parts.append)
+        for name, write_field in head:
+            write_field(values[name], parts.append)
         return b"".join(parts)
 
     def write(value: Any, put: Put) -> None:

@@ -17,8 +17,8 @@ EventKind = Literal[
     "alert-on", "alert-off",
     # Of workers and evaluators.
     "worker-failed", "evaluator-failed", "worker-env-crashed", "worker-idle",
-    "env-nonfinite", "undelivered-steps", "unroll-refused", "policy-refused",
-    "policy-nonfinite",
+    "env-nonfinite", "lossy-encoding", "undelivered-steps", "unroll-refused",
+    "policy-refused", "policy-nonfinite",
     "best-policy-refused", "control-record-refused", "metrics-record-refused",
     "package-versions-differ",
     # Of whoever reads the log.
@@ -52,6 +52,7 @@ KINDS: Mapping[EventKind, str] = {
     "evaluator-failed": "an evaluator cannot go on, and ends",
     "worker-env-crashed": "an environment raised or hung, and was made anew",
     "env-nonfinite": "an environment gave a number that is not finite",
+    "lossy-encoding": "what the packing that the spec asks for takes from images",
     "worker-idle": "a worker does not step, and why",
     "undelivered-steps": "a worker ended with steps that the log does not have",
     "unroll-refused": "the broker takes no record of this size; it is a dead letter",

@@ -17,7 +17,7 @@ COUNTERS: Mapping[str, frozenset[str]] = {
         "env_steps", "invalid_steps", "unrolls", "bytes", "waited_credit_s",
         "waited_policy_s", "waited_delivery_s", "undelivered_steps", "dead_letters",
         "vector_steps", "usable_steps", "unusable_steps", "env_restarts",
-        "policies_adopted",
+        "policies_adopted", "policy_fetched_bytes",
     }),
     "processor": frozenset({
         "unrolls", "late_records", "holes", "repeated_records", "batches", "env_steps",

@@ -19,6 +19,7 @@ import zstandard
 
 from schemas import records as r
 from schemas.codec import encode
+from schemas.deltas import differences
 from schemas.registry import shipped
 from schemas.tensors import Tensor, pack
 from tests.unit.sample_records import SAMPLES
@@ -61,6 +62,8 @@ def golden_records() -> dict[str, Any]:
     found = {type(sample).__name__: sample for sample in reversed(SAMPLES)}
     odd = pack(np.array([[NAN, -0.0], [INF, 1e-45], [-INF, 3.5]], "<f4"))
     packed = zstandard.compress(bytes(range(24)))
+    changes_of = differences(np.arange(24, dtype="|u1").reshape(4, 6))
+    changed = zstandard.compress(changes_of.tobytes())
     changes: dict[str, dict[str, Any]] = {
         "Unroll": {
             "experiment": "é-日本",
@@ -69,6 +72,7 @@ def golden_records() -> dict[str, Any]:
             "observations": {
                 "": found["Unroll"].observations[""],
                 "camera/left": Tensor("|u1", (4, 2, 3), "ZSTD", packed),
+                "camera/right": Tensor("|u1", (4, 2, 3), "ZSTD_DELTA", changed),
             },
             "policy": r.NO_POLICY,
             "end_of_stream": True,

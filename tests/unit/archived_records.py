@@ -13,6 +13,7 @@ TOPIC = "rollstream.past.trajectories"
 DTYPES = (
     "|b1", "|u1", "|i1", "<u2", "<i4", "<i8", "<u8", "<f2", "<f4", "<f8", "<c8",
 )  # fmt: skip
+LOSSLESS = ("RAW", "ZSTD", "LZ4", "ZSTD_DELTA", "LZ4_DELTA")
 SHAPES = ((), (1,), (4,), (2, 3), (256,), (257,), (20, 20, 1), (0,), (3, 0))
 LARGEST = np.iinfo(np.int64).max
 
@@ -102,7 +103,7 @@ def unrolls(draw, rng, observation, action, *, sequence, odd):
     steps, envs = draw(st.integers(1, 5)), draw(st.integers(1, 3))
 
     def tensor(dtype, *shape):
-        encoding = draw(st.sampled_from(["RAW", "ZSTD"]))
+        encoding = draw(st.sampled_from(LOSSLESS))
         found = pack(bits(dtype, shape, rng), encoding)
         return foreign(found) if odd and draw(st.booleans()) else found
 

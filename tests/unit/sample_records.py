@@ -79,7 +79,7 @@ SAMPLES = [
         "e", "run", 1, "ab", b"onnx", "q", "epsilon_ladder", {"epsilon": 0.4},
         (FIELD,), (FIELD,), (), 1,
     ),
-    r.PolicyVersion("e", "run", 1, 2, 3, "ab", 4, b"t", "cd", 0, 0, 5),
+    r.PolicyVersion("e", "run", 1, 2, 3, "ab", 4, b"", "cd", 2, 1, 5, (7, 9), 8, 2),
     r.PolicyChunk("e", "run", 1, 2, 0, 1, b"part"),
     r.Credit(
         "e", "run", "learner/0", 1, r.NO_POLICY, {"w3": r.WorkerCredit(7, 64)}, 1

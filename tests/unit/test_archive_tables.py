@@ -137,3 +137,18 @@ def test_steps_of_other_spaces_have_nulls_there():
     steps, _ = tables([recorded(usual, 0), recorded(other, 1)], columns)
     assert steps.column("observation").is_null().to_pylist() == [False] * 6 + [True] * 6
     assert steps.column("action").null_count == 0
+
+
+def test_an_image_that_has_lost_something_comes_back_as_it_was_lost(tmp_path):
+    """Packed again it would lose more: it is kept as it came; its steps can be read."""
+    ramp = np.linspace(0, 255, 3 * 2 * 64 * 64).reshape(3, 2, 64, 64).astype(np.uint8)
+    images = pack(ramp, "JPEGXL", 60)
+    assert images.encoding == "JPEGXL"
+    unroll = plain_unroll(np.random.default_rng(0), 2, 2, observations={"": images})
+    records = [recorded(unroll, 12)]
+    steps, unrolls = tables(records, columns_of(records))
+    steps = through_parquet(steps, tmp_path / "steps")
+    (found,) = restore(steps, unrolls, columns_of(records))
+    assert encode(found.record) == encode(unroll)
+    first = np.frombuffer(steps.column("observation")[0].as_py(), np.uint8)
+    assert np.array_equal(first.reshape(64, 64), images.array()[0, 0])

@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 from schemas import records
 from schemas.bounds import compile_scan
 from schemas.codec import decode, decode_any, encode, writer_schema
+from schemas.encodings import to_wire
 from schemas.errors import SchemaError, UnknownSchemaId
 from schemas.records import StreamEnd, TransitionBatch, Unroll
 from schemas.registry import Registry, know, newest, schema_id, shipped
-from schemas.tensors import pack
+from schemas.tensors import Tensor, pack
 from tests.unit.sample_records import ENVS, SAMPLES, STEPS, batch, unroll
 
 NAMES = sorted({type(sample).__name__ for sample in SAMPLES})
@@ -79,12 +80,18 @@ def test_plain_fastavro_reads_our_records_with_the_shipped_file(sample):
     assert fastavro.schemaless_reader(body, schema, None) == as_plain(sample)
 
 
-def as_plain(value):
+def as_plain(value, has_codec=False):
+    if isinstance(value, Tensor):
+        encoding, codec = to_wire(value.encoding)
+        named = {"encoding": encoding, **({"codec": codec} if has_codec else {})}
+        plain = {"dtype": value.dtype, "shape": list(value.shape), **named}
+        return {**plain, "data": value.data}
     if dataclasses.is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value)]
-        return {name: as_plain(getattr(value, name)) for name in names}
+        has_codec = isinstance(value, Unroll | TransitionBatch)
+        return {name: as_plain(getattr(value, name), has_codec) for name in names}
     if isinstance(value, dict):
-        return {key: as_plain(item) for key, item in value.items()}
+        return {key: as_plain(item, has_codec) for key, item in value.items()}
     if isinstance(value, tuple):
         return [as_plain(item) for item in value]
     return value

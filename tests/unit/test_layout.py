@@ -26,7 +26,7 @@ FENCES = {
     "onnx": {"learner"},
     "onnxscript": {"learner"},
     "faust": {"stream_processors"},
-    "gymnasium": {"producers", "archive"},
+    "gymnasium": {"producers", "archive", "benchmarks"},
     "pyarrow": {"archive"},
     "minari": {"archive"},
     "onnxruntime": {"producers", "learner"},

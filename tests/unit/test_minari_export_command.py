@@ -18,9 +18,10 @@ from archive.parquet_export import export_parquet
 from infra.settings import Settings
 from producers.acting import RandomActor
 from producers.environments import describe_environments, make_environments
+from producers.packing import Packing
 from producers.rollout import Rollout
 from producers.seeding import StreamSeeds
-from producers.unrolls import Packing, to_record
+from producers.unrolls import to_record
 from producers.watchdog import Watchdog
 from rollstream.cli import app
 from rollstream.export_facts import seeds_of

@@ -11,6 +11,7 @@ from infra.settings import Settings
 from producers import env_troubles
 from producers.acting import RandomActor
 from producers.environments import make_environments
+from producers.packing import MEASURED_UNROLLS, Packing
 from producers.pauses import Pause
 from producers.rollout import Rollout
 from producers.seeding import StreamSeeds
@@ -19,6 +20,7 @@ from producers.watchdog import Watchdog
 from producers.worker_report import WorkerReport
 from producers.worker_stream import WorkerCounts
 from schemas.codec import decode
+from schemas.encoding_spec import EncodingSpec
 from schemas.experiment import from_values
 from schemas.records import NO_POLICY, Event, MetricsPoint
 from schemas.topics import EVENTS, METRICS
@@ -131,3 +133,21 @@ def test_a_full_disk_is_a_warning_with_its_mend_and_a_pause_is_not(told):
     paused = ("info", "the experiment is paused")
     full = ("warning", "the disk is nearly full: make room")
     assert found == [paused, paused, full]
+
+
+def test_what_is_lost_of_images_is_told_once_when_it_is_known():
+    context = context_of({"id": "CartPole-v1"})
+    sent = []
+    sender = SimpleNamespace(send=lambda topic, value, key: sent.append((topic, value)))
+    report = WorkerReport(sender, context)
+    packing = Packing(EncodingSpec(fields={"camera": "jpegxl"}, quality=50))
+    ramp = np.linspace(0, 255, 64 * 64).reshape(1, 1, 64, 64).astype(np.uint8)
+    for unroll in range(2 * MEASURED_UNROLLS):
+        packing.pack({"camera": np.repeat(ramp, 3, 0), "speed": np.zeros((3, 1))})
+        report.packs(packing)
+        events = [value for topic, value in sent if topic == context.topic(EVENTS)]
+        assert len(events) == (unroll >= MEASURED_UNROLLS - 1)
+    event = decode(events[0], Event)
+    assert (event.kind, event.severity) == ("lossy-encoding", "warning")
+    assert "observations 'camera': jpegxl of quality" in event.reason
+    assert "PSNR" in event.reason and "speed" not in event.reason

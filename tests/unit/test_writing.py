@@ -49,7 +49,7 @@ def test_so_are_numbers_and_text_of_any_size(number, text, real):
         {"policy": None},
         {"rewards": dataclasses.replace(REWARDS, data="text")},
         {"rewards": dataclasses.replace(REWARDS, data=np.ones(4))},
-        {"rewards": dataclasses.replace(REWARDS, encoding="LZ4")},
+        {"rewards": dataclasses.replace(REWARDS, encoding="BROTLI")},
     ],
     ids=str,
 )
