@@ -1,34 +1,46 @@
-"""Parameters -> the policies topic: one record a version, or chunks and a manifest.
+"""Parameters -> the policies topic: one record a version, or one that says where it is.
 
 Order is (epoch, version). Versions go on over restarts of a run and never repeat.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
+import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
-
-import safetensors.numpy
 
 from infra.clock import now_ms
 from infra.control.role import RoleContext
 from infra.kafka.delivery import Sender
 from infra.kafka.reading import latest_by_key
+from infra.policies.keys import CURRENT_KEY
+from learner.policy_delivery import (
+    Encoding,
+    Keyframe,
+    PolicyDelivery,
+    Serialised,
+    serialising,
+)
 from learner.roster import NewerLearner
 from schemas.codec import decode, encode
 from schemas.errors import SchemaError
 from schemas.records import PolicyChunk, PolicyGraph, PolicyVersion
-from schemas.sizes import POLICY_CHUNK_BYTES
 from schemas.tensors import Array
-from schemas.topics import POLICIES, POLICY_HISTORY
+from schemas.topics import POLICIES, POLICY_CHUNKS, POLICY_HISTORY
 
 if TYPE_CHECKING:
     from learner.actor_graph import ExportedGraph
 
 HISTORY_EVERY = 25
+KEYFRAME_EVERY = 16
 
+# Slots 2 and 3 are the best's.
+_KEYFRAME_SLOTS = (4, 5)
+# Somebody may want to stop meanwhile.
+_PATIENCE_S = 5.0
+_POLL_S = 0.005
 _SLOTS = 2  # readers of the version before this one still find its chunks
 _log = logging.getLogger("rollstream")
 
@@ -59,9 +71,14 @@ class Publisher:
         self._context = context
         self._epoch = epoch
         self._topic = context.topic(POLICIES)
+        # Chunks that an older release sent here: workers would read them at each start.
+        self._outdated: list[str] = []
         self.version = max(first_version - 1, self._newest_in_topic())
         self.published = 0
         self._graph: tuple[str, int] | None = None
+        self._under_way: PolicyDelivery | None = None
+        self._keyframe: Keyframe | None = None
+        self._executor = ThreadPoolExecutor(1, "policies")
         self._updates = 0
         self._published_at_s = float("-inf")
 
@@ -96,8 +113,15 @@ class Publisher:
         Args:
             updates: made so far.
             now_s: monotonic seconds.
+
+        Returns:
+            False also while the one before is on its way to the log: a large policy is
+            published no faster than the brokers take it.
         """
         learner = self._context.spec.learner
+        # Where versions follow from updates alone none is left out: see PolicyClock.
+        if self._under_way is not None and learner.policy_interval_ms > 0:
+            return False
         made = updates - self._updates
         waited_ms = (now_s - self._published_at_s) * 1000
         return (
@@ -110,8 +134,11 @@ class Publisher:
     ) -> int:
         """Send the next version, without waiting for its delivery; return it.
 
+        Of a large one little is sent yet: ``settle`` does that. The one before is
+        waited for, but not for ever: where brokers are away, it stays without a record.
+
         Args:
-            tensors: the actor's parameters and buffers by name.
+            tensors: the actor's parameters and buffers by name; nobody may change them.
             train_step: updates made so far.
             now_s: monotonic seconds.
 
@@ -121,24 +148,46 @@ class Publisher:
         """
         if self._graph is None:
             raise ValueError("expected publish_graph before publish, found no graph")
+        self.finish(_PATIENCE_S)
         self.version += 1
-        data = safetensors.numpy.save(dict(tensors))
-        slot = self.version % _SLOTS
-        chunks = _cut(data)
-        for number, chunk in enumerate(chunks):
-            self._send(f"chunk/{slot}/{number}", self._chunk(slot, number, chunk))
-        version = self._describe(data, train_step, slot, len(chunks))
-        self._send("policy", version)
-        if self.version % HISTORY_EVERY == 0 and not chunks:
-            self._sender.send(
-                self._context.topic(POLICY_HISTORY),
-                encode(version),
-                str(self.version),
-                0,
-            )
+        encoding = self._encoding()
+        version = self._describe(train_step, encoding)
+        found = serialising(self._executor, version, tensors, encoding)
+        topic = self._context.topic(POLICY_CHUNKS)
+        self._under_way = PolicyDelivery(found, self._sender, topic)
+        self.settle()
         self.published += 1
         self._updates, self._published_at_s = train_step, now_s
         return self.version
+
+    def settle(self) -> None:
+        """Bring a version further, and send its record in the end; never waits.
+
+        To be called often: until then nobody acts with it.
+
+        Raises:
+            DeliveryError: a chunk was refused for good.
+        """
+        if self._under_way is None:
+            return
+        delivered = self._under_way.advance()
+        if delivered is not None:
+            self._under_way = None
+            if delivered.keyframe is not None:
+                self._keyframe = Keyframe(delivered.version, delivered.keyframe)
+            self._send(delivered)
+
+    def finish(self, timeout_s: float) -> None:
+        """Wait for the chunks of the newest version, and send its record.
+
+        Raises:
+            DeliveryError: a chunk was refused for good.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        self.settle()
+        while self._under_way is not None and time.monotonic() < deadline_s:
+            self._sender.poll(_POLL_S)
+            self.settle()
 
     def _newest_in_topic(self) -> int:
         newest = -1
@@ -146,6 +195,8 @@ class Publisher:
             record = self._check_record(message.value)
             if isinstance(record, PolicyVersion | PolicyChunk):
                 newest = max(newest, record.version)
+            if isinstance(record, PolicyChunk) and record.slot < _SLOTS:
+                self._outdated.append(message.key)
         return newest
 
     def _check_record(self, value: bytes) -> Any:
@@ -165,9 +216,20 @@ class Publisher:
             )
         return record
 
-    def _describe(
-        self, data: bytes, train_step: int, slot: int, num_chunks: int
-    ) -> PolicyVersion:
+    def _encoding(self) -> Encoding:
+        """Return how the version to be published is written.
+
+        Each KEYFRAME_EVERY-th is a keyframe, under slots of their own: what is made
+        from one finds it, until the second after it has overwritten it.
+        """
+        learner = self._context.spec.learner
+        if learner.policy_encoding == "full":
+            return Encoding(learner.policy_precision)
+        is_keyframe = self.version % KEYFRAME_EVERY == 0
+        keyframe = None if is_keyframe else self._keyframe
+        return Encoding(learner.policy_precision, is_keyframe, keyframe)
+
+    def _describe(self, train_step: int, encoding: Encoding) -> PolicyVersion:
         assert self._graph is not None
         graph_sha256, graph_offset = self._graph
         return PolicyVersion(
@@ -178,31 +240,24 @@ class Publisher:
             train_step=train_step,
             graph_sha256=graph_sha256,
             graph_offset=graph_offset,
-            tensors=b"" if num_chunks else data,
-            tensors_sha256=hashlib.sha256(data).hexdigest(),
-            num_chunks=num_chunks,
-            slot=slot,
+            tensors=b"",
+            tensors_sha256="",
+            num_chunks=0,
+            slot=self._slot(encoding),
             created_at_ms=now_ms(),
         )
 
-    def _chunk(self, slot: int, number: int, data: bytes) -> PolicyChunk:
-        return PolicyChunk(
-            experiment=self._context.experiment.name,
-            run_id=self._context.run_id,
-            epoch=self._epoch,
-            version=self.version,
-            slot=slot,
-            chunk=number,
-            data=data,
-        )
+    def _slot(self, encoding: Encoding) -> int:
+        if encoding.is_keyframe:
+            return _KEYFRAME_SLOTS[self.version // KEYFRAME_EVERY % 2]
+        return self.version % _SLOTS
 
-    def _send(self, key: str, record: PolicyVersion | PolicyChunk) -> None:
-        self._sender.send(self._topic, encode(record), key, 0)
-
-
-def _cut(data: bytes) -> list[bytes]:
-    """Return the parts of what is too large for one record; [] when it is not."""
-    if len(data) <= POLICY_CHUNK_BYTES:
-        return []
-    starts = range(0, len(data), POLICY_CHUNK_BYTES)
-    return [data[start : start + POLICY_CHUNK_BYTES] for start in starts]
+    def _send(self, found: Serialised) -> None:
+        """Send a version's record; now and then a copy with all inside that stays."""
+        version = found.version
+        self._sender.send(self._topic, encode(version), CURRENT_KEY, 0)
+        while self._outdated:
+            self._sender.send(self._topic, None, self._outdated.pop(), 0)
+        if version.version % HISTORY_EVERY == 0 and found.kept is not None:
+            history = self._context.topic(POLICY_HISTORY)
+            self._sender.send(history, encode(found.kept), str(version.version), 0)

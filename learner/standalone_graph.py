@@ -16,6 +16,7 @@ from safetensors.numpy import load
 
 from infra.durable import sync_directory, write_durably
 from infra.errors import RollstreamError
+from infra.policies.precision import widened
 from learner.random_inputs import random_values
 from schemas.external_data import names_external_data
 from schemas.records import PolicyGraph, PolicyVersion
@@ -146,8 +147,10 @@ def _initializer(
 ) -> onnx.TensorProto:
     if taken.name not in tensors:
         raise ExportFailed(f"tensors: expected also {taken.name}, found none such")
-    found = numpy_helper.from_array(tensors[taken.name], taken.name)
     kind = taken.type.tensor_type
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
+    tensor = widened(tensors[taken.name], dtype.str)
+    found = numpy_helper.from_array(tensor, taken.name)
     shape = [each.dim_value for each in kind.shape.dim]
     if found.data_type != kind.elem_type or list(found.dims) != shape:
         expected, actual = (
@@ -165,7 +168,12 @@ def _difference(data: bytes, graph: PolicyGraph, version: PolicyVersion) -> floa
     alone, published = _session(data), _session(graph.onnx)
     names = [each.name for each in published.get_outputs()]
     taken = {each.name for each in published.get_inputs()}
-    params = {n: each for n, each in _tensors(version).items() if n in taken}
+    tensors = _tensors(version)
+    params = {
+        each.name: numpy_helper.to_array(_initializer(each, tensors))
+        for each in _parse(graph).graph.input
+        if each.name.startswith(_PARAM)
+    }
     rng = np.random.default_rng(0)
     largest = 0.0
     for size in _CHECK_SIZES:

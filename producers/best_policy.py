@@ -9,19 +9,19 @@ from infra.control.role import RoleContext
 from infra.kafka.delivery import Sender
 from infra.kafka.reading import latest_by_key, read_to_end
 from infra.monitoring.event_kinds import EventKind
+from infra.policies.chunks import addressed, cut, whole
+from infra.policies.keys import BEST_KEY, CHUNK_KEY
 from producers.policy import Policy
-from producers.policy_feed import BEST_KEY, CHUNK_KEY
 from schemas.codec import decode, encode, writer_schema
 from schemas.errors import SchemaError
 from schemas.records import (
     NO_POLICY,
     Evaluation,
-    PolicyChunk,
     PolicyRef,
     PolicyVersion,
 )
 from schemas.sizes import POLICY_CHUNK_BYTES
-from schemas.topics import METRICS, POLICIES, POLICY_HISTORY
+from schemas.topics import METRICS, POLICIES, POLICY_CHUNKS, POLICY_HISTORY
 
 # The learner alternates slots 0 and 1; these are the best's.
 _SLOTS = (2, 3)
@@ -94,17 +94,25 @@ class BestPolicy:
             return True  # it is the best already; now by more episodes
         topic = self._context.topic(POLICIES)
         slot = _SLOTS[self._published % len(_SLOTS)]
-        record, chunks = _split(policy, slot)
-        for chunk in chunks:  # step 1
-            key = f"{CHUNK_KEY}/{slot}/{chunk.chunk}"
-            self._sender.send_and_wait(topic, encode(chunk), key)
+        all_inside = replace(whole(policy.version, policy.tensors), slot=slot)
+        record = self._send_chunks(all_inside)  # step 1
         self._sender.send_and_wait(topic, encode(record), BEST_KEY)  # step 2
+        is_small = len(policy.tensors) <= POLICY_CHUNK_BYTES
+        kept = all_inside if is_small else record
         self._sender.send_and_wait(  # step 3
-            self._context.topic(POLICY_HISTORY), encode(record), str(record.version)
+            self._context.topic(POLICY_HISTORY), encode(kept), str(record.version)
         )
         self.ref = policy.ref
         self._published += 1
         return True
+
+    def _send_chunks(self, version: PolicyVersion) -> PolicyVersion:
+        """Return the record to publish: a large version's says where it is."""
+        topic, data, offsets = self._context.topic(POLICY_CHUNKS), version.tensors, []
+        for chunk in cut(version, data):
+            key = f"{CHUNK_KEY}/{chunk.slot}/{chunk.chunk}"
+            offsets.append(self._sender.send_and_wait(topic, encode(chunk), key))
+        return addressed(version, data, tuple(offsets)) if offsets else version
 
     def _scores(self) -> Iterator[tuple[PolicyRef, Score]]:
         """Yield what the run's evaluations say, oldest first."""
@@ -123,22 +131,3 @@ class BestPolicy:
         if refused:
             more = f" (and {len(refused) - 1} more)" if refused[1:] else ""
             self._report("metrics-record-refused", refused[0] + more)
-
-
-def _split(policy: Policy, slot: int) -> tuple[PolicyVersion, list[PolicyChunk]]:
-    data, version = policy.tensors, policy.version
-    if len(data) <= POLICY_CHUNK_BYTES:
-        return replace(version, tensors=data, num_chunks=0, slot=slot), []
-    chunks = [
-        PolicyChunk(
-            experiment=version.experiment,
-            run_id=version.run_id,
-            epoch=version.epoch,
-            version=version.version,
-            slot=slot,
-            chunk=i,
-            data=data[start : start + POLICY_CHUNK_BYTES],
-        )
-        for i, start in enumerate(range(0, len(data), POLICY_CHUNK_BYTES))
-    ]
-    return replace(version, tensors=b"", num_chunks=len(chunks), slot=slot), chunks

@@ -101,6 +101,7 @@ class Evaluator:
         finally:
             self._heartbeat.end()
             self._followed.close()
+            self._actors.remote.close()
             self._sender.flush(FLUSH_S)
         return EXIT_OK
 

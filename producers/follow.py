@@ -31,6 +31,7 @@ from schemas.records import (
 from schemas.topics import CREDITS, EXPERIMENTS, MEMBERS, POLICIES, topic_name
 
 _MAX_RECORDS = 500
+_FETCHING_S = 0.005
 _log = logging.getLogger("rollstream")
 
 
@@ -92,6 +93,8 @@ class Followed:
             Superseded: a credit for a newer incarnation of this worker.
             TopicError: a topic cannot be read any more.
         """
+        if self._policies.is_fetching:  # what comes of it is no record here
+            timeout_s = min(timeout_s, _FETCHING_S)
         is_more = False
         for taken in range(1, _MAX_RECORDS + 1):
             raw = self._consumer.poll(timeout_s)

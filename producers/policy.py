@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from infra.policies.precision import widened
 from producers.heads import Answers, check_head, check_outputs
 from producers.policy_checks import PolicyRefused as PolicyRefused
 from producers.policy_checks import (
@@ -29,6 +30,7 @@ from schemas.records import (
     PolicyRef,
     PolicyVersion,
 )
+from schemas.sizes import MAX_POLICY_BYTES
 from schemas.tensors import Array
 
 if TYPE_CHECKING:
@@ -38,7 +40,6 @@ Places = Mapping[str, "onnxruntime.OrtValue"]
 """Memory by name of the output that is to be written there."""
 
 MAX_GRAPH_BYTES = 15 << 20
-MAX_POLICY_BYTES = 512 << 20
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,16 @@ class PolicySession:
         states = ["next_state/" + field.name for field in self.graph.states]
         return [*self.answers, *states]
 
-    def load(self, version: PolicyVersion, tensors: bytes) -> Fields:
+    def load(
+        self, version: PolicyVersion, tensors: bytes, *, is_verified: bool = False
+    ) -> Fields:
         """Return a version's parameters as inputs of the graph.
+
+        Args:
+            version: its record.
+            tensors: its safetensors bytes; half-precision numbers are widened to what
+                the graph takes.
+            is_verified: their digest has been found right already.
 
         Raises:
             PolicyRefused: bytes, names, dtypes or shapes are not those expected, or a
@@ -81,13 +90,14 @@ class PolicySession:
                 f"expected the graph {self.graph.sha256[:12]}, found "
                 f"{version.graph_sha256[:12]}"
             )
-        check_digest("tensors", tensors, version.tensors_sha256, MAX_POLICY_BYTES)
+        if not is_verified:
+            check_digest("tensors", tensors, version.tensors_sha256, MAX_POLICY_BYTES)
         arrays = _read_safetensors(tensors)
         missing = sorted(self.params.keys() - arrays.keys())[:5]
         if missing:
             raise PolicyRefused(f"tensors: expected also {missing}, found none such")
         for name, (dtype, shape) in self.params.items():
-            found = arrays[name]
+            found = arrays[name] = widened(arrays[name], dtype)
             if found.dtype != np.dtype(dtype) or found.shape != shape:
                 raise PolicyRefused(
                     f"{name}: expected {dtype}{list(shape)}, found "

@@ -11,14 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from infra.policies.keys import BEST_KEY as BEST_KEY
-from infra.policies.keys import CHUNK_KEY as CHUNK_KEY
 from producers.policy import (
-    MAX_POLICY_BYTES,
     Policy,
     PolicyRefused,
     PolicySession,
     open_graph,
 )
+from producers.remote_tensors import Fetched, RemoteTensors
 from schemas.records import (
     NO_POLICY,
     PolicyChunk,
@@ -26,6 +25,7 @@ from schemas.records import (
     PolicyRef,
     PolicyVersion,
 )
+from schemas.sizes import MAX_POLICY_BYTES
 
 OpenGraph = Callable[[PolicyGraph], PolicySession]
 ChunkId = tuple[int, int, int, int]
@@ -61,6 +61,7 @@ class PolicyFeed:
         run_id: str,
         open_graph: OpenGraph,
         clock: Callable[[], float] = time.monotonic,
+        remote: RemoteTensors | None = None,
     ) -> None:
         self.every = 1
         self.patience_s = PATIENCE_S
@@ -74,7 +75,14 @@ class PolicyFeed:
         self._between: PolicyVersion | None = None
         self._clock = clock
         self._came_at_s = 0.0
+        self._remote = remote
+        # Of versions that were sent to the topic of policies in parts.
         self._chunks: dict[ChunkId, bytes] = {}
+
+    @property
+    def is_fetching(self) -> bool:
+        """Whether the tensors of a version are on their way, outside the topic."""
+        return self._remote is not None and self._remote.is_fetching
 
     @property
     def ref(self) -> PolicyRef:
@@ -116,21 +124,51 @@ class PolicyFeed:
         """Make the newest version noted the current one; only the newest is opened."""
         if self._between and self._clock() - self._came_at_s >= self.patience_s:
             self._waiting, self._between = self._between, None
+        if self._remote and (fetched := self._remote.take()):
+            return self._load_fetched(fetched)
         version = self._waiting
         if version is None or self._session is None:
             return None
         if version.graph_sha256 != self._session.graph.sha256:
             return None  # its graph is on the way
+        if version.chunk_offsets and self._remote:
+            self._remote.want(version)
+            return None
         try:
             tensors = self._assemble(version)
-            if tensors is None:
-                return None
-            self._waiting = None
-            params = self._session.load(version, tensors)
         except PolicyRefused as exc:
             self._waiting = None
             return Refusal(_ref(version), str(exc))
-        self.current = Policy(self._session, version, tensors, params)
+        if tensors is None:
+            return None
+        self._waiting = None
+        return self._act_with(self._session, version, tensors)
+
+    def _load_fetched(self, fetched: Fetched) -> Refusal | None:
+        """Make a version that was asked for the current one, though not the newest."""
+        version, session = fetched.version, self._session
+        if self._waiting == version:
+            self._waiting = None
+        if fetched.tensors is None:
+            return Refusal(_ref(version), fetched.problem)
+        if session is None or version.graph_sha256 != session.graph.sha256:
+            return None  # of a learner that another has superseded meanwhile
+        return self._act_with(session, version, fetched.tensors, is_verified=True)
+
+    def _act_with(
+        self,
+        session: PolicySession,
+        version: PolicyVersion,
+        tensors: bytes,
+        *,
+        is_verified: bool = False,
+    ) -> Refusal | None:
+        try:
+            params = session.load(version, tensors, is_verified=is_verified)
+        except PolicyRefused as exc:
+            return Refusal(_ref(version), str(exc))
+        if _ref(version) > self.ref:
+            self.current = Policy(session, version, tensors, params)
         self._drop_chunks()
         return None
 

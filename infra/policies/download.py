@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from infra.errors import OffsetError
 from infra.kafka.reading import read_to_end
+from infra.policies.chunks import ChunkReader, whole
 from infra.policies.errors import PolicyDamaged, PolicyGone
 from infra.policies.shelf import Kept
 from infra.settings import Settings
@@ -42,13 +43,16 @@ def download(settings: Settings, kept: Kept) -> Downloaded:
     graph = _read(settings, kept.graph, PolicyGraph)
     version = _read(settings, kept.manifest, PolicyVersion)
     tensors = version.tensors
-    if version.num_chunks:
+    if version.chunk_offsets:
+        with closing(ChunkReader(settings, f"{version.experiment}-download")) as reader:
+            tensors = reader.read(version)
+    elif version.num_chunks:
         chunks = (_read(settings, part, PolicyChunk) for part in kept.parts)
         tensors = b"".join(chunk.data for chunk in chunks)
     name = f"policy version {version.version} (epoch {version.epoch})"
     check_sha256(f"graph of {name}", graph.onnx, version.graph_sha256)
     check_sha256(f"tensors of {name}", tensors, version.tensors_sha256)
-    return Downloaded(graph, replace(version, tensors=tensors, num_chunks=0))
+    return Downloaded(graph, whole(version, tensors))
 
 
 def check_sha256(what: str, data: bytes, expected: str) -> None:

@@ -21,6 +21,7 @@ from schemas.records import (
     PolicyVersion,
     SourceRef,
 )
+from schemas.topics import POLICY_CHUNKS, topic_name
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,11 @@ class Shelf:
         self._history = {}
 
     def take_policy(self, message: Message) -> None:
-        """Note a record of the topic of policies; later ones come later."""
+        """Note a record of the topic of policies; later ones come later.
+
+        Chunks are there of versions that older releases published; others say where
+        theirs are.
+        """
         record = self._read(message, PolicyVersion, PolicyGraph, PolicyChunk)
         if isinstance(record, PolicyGraph):
             self._graphs[record.sha256] = _address(message)
@@ -167,6 +172,8 @@ class Shelf:
     def _parts(self, told: _Told) -> list[_Told]:
         """Return what holds the tensors; nothing where a chunk is missing."""
         version: PolicyVersion = told.record
+        if version.chunk_offsets:
+            return [] if self._is_replaced(told) else _addressed_parts(told)
         if not version.num_chunks:
             return [told]
         if version.num_chunks > len(self._chunks):
@@ -176,6 +183,22 @@ class Shelf:
         ]
         found = [each for each in chunks if each is not None and each.ref == told.ref]
         return found if len(found) == len(chunks) else []
+
+    def _is_replaced(self, told: _Told) -> bool:
+        """Whether the chunks of a later version have taken the place of this one's.
+
+        The learner alternates between two slots, and so does who publishes the best: a
+        record of each of theirs is here.
+        """
+        slot = told.record.slot
+        known = (self._current, self._best, *self._history.values())
+        return any(
+            other is not None
+            and other.record.chunk_offsets
+            and other.record.slot == slot
+            and other.ref > told.ref
+            for other in known
+        )
 
     def _read(self, message: Message, *kinds: type) -> Any:
         if message.tombstone:
@@ -194,6 +217,19 @@ def _address(message: Message) -> SourceRef:
 
 def _told_version(version: PolicyVersion, message: Message) -> _Told:
     return _told(replace(version, tensors=b""), message, version.tensors)
+
+
+def _addressed_parts(told: _Told) -> list[_Told]:
+    """Return the chunks that a version's record names; the first tells of all."""
+    version: PolicyVersion = told.record
+    topic = topic_name(POLICY_CHUNKS, version.experiment)
+    places = [SourceRef(topic, 0, offset) for offset in version.chunk_offsets]
+    count = version.num_parameters or None
+    sizes = [version.tensors_bytes, *([0] * (len(places) - 1))]
+    return [
+        _Told(version, where, size, count)
+        for where, size in zip(places, sizes, strict=True)
+    ]
 
 
 def _told(small: Any, message: Message, data: bytes) -> _Told:

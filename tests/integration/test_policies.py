@@ -3,6 +3,7 @@
 import json
 import uuid
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import av
@@ -12,10 +13,12 @@ import onnxruntime as ort
 import pytest
 
 from infra.control.experiments import publish_experiment
+from infra.policies.chunks import addressed
+from infra.policies.precision import halved
 from producers.env_recipe import import_modules
 from schemas.records import Evaluation, MetricsPoint, PolicyRef
 from schemas.tensors import pack
-from schemas.topics import METRICS, POLICIES, POLICY_HISTORY
+from schemas.topics import METRICS, POLICIES, POLICY_CHUNKS, POLICY_HISTORY
 from tests.integration.command_rig import interrupted, lines_of
 from tests.unit.envs.graphs import RUN_ID, graph_record, linear_q, version_record
 from tests.unit.envs.trial import Trial, until
@@ -273,6 +276,47 @@ def test_a_policy_in_chunks_is_put_together_and_verified(trial, shown, rollstrea
     assert code == 1 and "found none" in error
     (found,) = shown("policies", trial.name)
     assert found["rows"] == [] and found["gone"] == [4]
+
+
+def test_a_policy_that_says_where_its_chunks_are_is_listed_played_and_exported(
+    trial, shown, rollstream, tmp_path
+):
+    learnt = Learnt(trial)
+    whole = learnt.version(4)
+    offsets = [
+        trial.send(POLICY_CHUNKS, chunk, f"chunk/1/{chunk.chunk}")
+        for chunk in in_chunks(whole)[1]
+    ]
+    trial.send_policy(addressed(replace(whole, slot=1), whole.tensors, tuple(offsets)))
+    (found,) = shown("policies", trial.name)
+    (row,) = found["rows"]
+    assert row["bytes"] == len(whole.tensors) and row["parameters"] == 9
+    (played,) = shown("play", trial.name)
+    assert played["version"] == 4
+    path = tmp_path / "p.onnx"
+    (told,) = shown("export-policy", trial.name, "--onnx", str(path))
+    assert told["tensors_sha256"] == whole.tensors_sha256
+    # Of a chunk that compaction has removed nothing is made up.
+    last = max(offsets) + 1000
+    wrong = replace(learnt.version(5), slot=0)
+    trial.send_policy(addressed(wrong, wrong.tensors, (*offsets[:-1], last)))
+    code, _, error = rollstream("play", trial.name)
+    assert code == 1 and "expected a chunk of a policy, found it gone" in error
+
+
+def test_half_precision_is_played_and_exported_as_the_graph_takes_it(
+    trial, shown, tmp_path
+):
+    learnt = Learnt(trial)
+    w = np.random.default_rng(3).normal(size=(2, 3)).astype(np.float32)
+    trial.send_policy(version_record(learnt.graph, 3, halved({"w": w, "b": B})))
+    path = tmp_path / "p.onnx"
+    (played,) = shown("play", trial.name, "--episodes", "3")
+    (told,) = shown("export-policy", trial.name, "--onnx", str(path))
+    assert told["largest_difference"] <= 1e-6 and told["parameters"] == 9
+    import_modules((MODULES,))
+    seeds = [episode["seed"] for episode in played["episodes"]]
+    assert act_alone(path, seeds) == [e["return"] for e in played["episodes"]]
 
 
 def test_tensors_that_are_not_what_was_published_are_refused(

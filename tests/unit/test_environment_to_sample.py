@@ -12,9 +12,10 @@ from learner.networks import Encoder
 from learner.replay_buffer import BatchMismatch, ReplayBuffer
 from producers.acting import RandomActor
 from producers.environments import describe_environments, make_environments
+from producers.packing import Packing
 from producers.rollout import Rollout
 from producers.seeding import StreamSeeds
-from producers.unrolls import Packing, encode_unrolls
+from producers.unrolls import encode_unrolls
 from producers.watchdog import Watchdog
 from schemas.codec import decode, encode
 from schemas.experiment import EnvSpec

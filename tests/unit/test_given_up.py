@@ -113,7 +113,7 @@ def test_the_loop_tells_of_members_but_where_time_must_not_tell(deterministic):
         flow=FakeFlow(),
         sender=SimpleNamespace(poll=lambda: None),
         graph=SimpleNamespace(is_started=True, graph=lambda: None),
-        publisher=SimpleNamespace(version=0, published=0),
+        publisher=SimpleNamespace(version=0, published=0, settle=lambda: None),
         saver=SimpleNamespace(failure=None, retry_at_s=None, is_idle=True),
         resumed=False,
     )

@@ -89,7 +89,8 @@ def test_a_last_save_that_failed_is_in_the_exit_code(problem, code):
         def close(self):
             done.append("close")
 
-    parts = SimpleNamespace(resumed=False, number=0)
+    publisher = SimpleNamespace(finish=lambda timeout_s: done.append("policy"))
+    parts = SimpleNamespace(resumed=False, number=0, publisher=publisher)
     assembly = SimpleNamespace(assemble=lambda *args: parts)
     imported = SimpleNamespace(
         wait=lambda stop: (assembly, SimpleNamespace(Learner=FakeLearner))
@@ -97,6 +98,6 @@ def test_a_last_save_that_failed_is_in_the_exit_code(problem, code):
     reporter, sender = Reporter(), SimpleNamespace(flush=lambda timeout_s: 0)
     stop = SimpleNamespace(reason="the test")
     found = train._learn(None, stop, 1, sender, reporter, None, None, [], imported)
-    assert found == code and done == ["report", "close"]
+    assert found == code and done == ["report", "policy", "close"]
     alerts = [reason for _, severity, reason in reporter.events if severity == "alert"]
     assert alerts == ([f"no last checkpoint: {problem}"] if problem else [])

@@ -12,12 +12,13 @@ from producers.acting import RandomActor
 from producers.environments import describe_environments, make_environments
 from producers.episodes import Rows
 from producers.evaluation import evaluate
+from producers.packing import Packing
 from producers.policy import Policy, open_graph
 from producers.q_actor import QActor
 from producers.rollout import Rollout, UnrollArrays
 from producers.seeding import StreamSeeds
 from producers.spaces import describe
-from producers.unrolls import Packing, encode_unrolls, to_record
+from producers.unrolls import encode_unrolls, to_record
 from producers.watchdog import Watchdog
 from schemas.codec import decode, encode
 from schemas.errors import SchemaError
@@ -418,7 +419,7 @@ def test_frames_that_repeat_are_compressed_and_noise_is_not():
     noise = rng.random((33, 2, 4)).astype(np.float32)
     for _ in range(6):
         packed = packing.pack({"frame": frame, "noise": noise})
-    assert packed["frame"].encoding == "ZSTD" and packed["noise"].encoding == "RAW"
+    assert packed["frame"].encoding != "RAW" and packed["noise"].encoding == "RAW"
     assert len(packed["frame"].data) < 0.05 * frame.nbytes
     assert packed["frame"].array().tobytes() == frame.tobytes()
 

@@ -7,9 +7,10 @@ import pytest
 from gymnasium import spaces
 
 from producers.gaussian_actor import GaussianActor
+from producers.packing import Packing
 from producers.rollout import Rollout
 from producers.seeding import StreamSeeds
-from producers.unrolls import Packing, encode_unrolls
+from producers.unrolls import encode_unrolls
 from schemas.codec import decode, encode
 from schemas.records import TransitionBatch, Unroll
 from schemas.sizes import longest_unroll

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from producers import unrolls
 from producers.categorical_actor import CategoricalActor
 from producers.gaussian_actor import GaussianActor
+from producers.packing import Packing
 from producers.policy import Policy
 from producers.q_actor import QActor
 from producers.rollout import Rollout
 from producers.seeding import StreamSeeds
-from producers.unrolls import Packing, encode_unrolls
+from producers.unrolls import encode_unrolls
 from schemas.codec import decode
 from schemas.records import PolicyRef, SpaceField, Unroll
 from tests.unit.acting.policies import env_of, policy_of, seen

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from producers.packing import Packing
 from producers.rollout import Rollout
 from producers.seeding import StreamSeeds
-from producers.unrolls import Packing, encode_unrolls
+from producers.unrolls import encode_unrolls
 from tests.unit.acting.scripted import ScriptedEnvironments, write_script
 from tests.unit.acting.test_recurrent_acting import HEADS, actor_of, lstm_like
 from tests.unit.test_rollout import TEMPLATE

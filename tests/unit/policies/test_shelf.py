@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from infra.policies.chunks import addressed
 from infra.policies.shelf import Shelf
 from schemas.records import PolicyRef, SourceRef
 from tests.unit.envs.graphs import RUN_ID, graph_record, linear_q
@@ -120,6 +121,33 @@ def test_the_best_in_chunks_is_had_though_its_copy_in_the_history_is_not_whole(b
     bench.remember(manifest)
     bench.put_in_chunks("policy", version(4))
     assert bench.found == {3: ["is_best", "in_history"], 4: ["is_current"]}
+
+
+def at(number, *offsets, slot=1):
+    return addressed(version(number, slot=slot), b"x" * 70, offsets)
+
+
+def test_a_version_that_says_where_its_chunks_are_is_found_by_its_address(bench):
+    bench.put("policy", at(4, 7, 9))
+    (kept,) = bench.shelf.versions()
+    chunks = "rollstream.exp.policy-chunks"
+    assert kept.parts == (SourceRef(chunks, 0, 7), SourceRef(chunks, 0, 9))
+    assert kept.bytes == 70 and kept.is_current and not bench.shelf.lost()
+
+
+def test_of_large_versions_only_the_newest_of_each_slot_is_there(bench):
+    for number, slot in ((10, 2), (20, 3), (30, 2)):
+        bench.put("best", at(number, number, slot=slot))
+        bench.remember(at(number, number, slot=slot))
+    bench.put("policy", at(41, 50, slot=1))
+    bench.remember(version(25))
+    assert bench.found == {
+        20: ["in_history"],
+        25: ["in_history"],
+        30: ["is_best", "in_history"],
+        41: ["is_current"],
+    }
+    assert bench.shelf.lost() == (PolicyRef(0, 10),)
 
 
 def test_a_version_is_not_had_without_its_graph(bench):
