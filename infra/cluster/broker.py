@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
-import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from confluent_kafka import KafkaException
 
+from infra.cluster import process
 from infra.cluster.service import (
     LOOPBACK,
     Service,
@@ -17,6 +18,7 @@ from infra.cluster.service import (
     is_listening,
     java_environment,
     java_path,
+    last_words,
     read_properties,
     write_properties,
 )
@@ -141,8 +143,15 @@ def new_cluster_id() -> str:
 
 
 def format_storage(service: Service, class_path: Sequence[Path], cluster: str) -> None:
-    """Prepares an empty data directory with Kafka's own tool (about 1 s)."""
-    result = subprocess.run(
+    """Prepares an empty data directory with Kafka's own tool (about 1 s).
+
+    Raises:
+        ClusterError: It cannot, or takes too long; holds what it says last.
+    """
+    tool = replace(service, log_file=service.log_file.with_name("kafka-format.log"))
+    tool.log_file.parent.mkdir(parents=True, exist_ok=True)
+    tail = ("--config", str(service.config_file))
+    code = process.run(
         [
             java_path(),
             "-XX:TieredStopAtLevel=1",
@@ -153,23 +162,18 @@ def format_storage(service: Service, class_path: Sequence[Path], cluster: str) -
             "format",
             "--cluster-id",
             cluster,
-            "--config",
-            str(service.config_file),
+            *tail,
         ],
-        capture_output=True,
-        text=True,
-        env=java_environment(),
-        stdin=subprocess.DEVNULL,
-        timeout=_FORMAT_TIMEOUT_S,
-        check=False,
+        tail=tail,
+        log_file=tool.log_file,
+        environment=java_environment(),
+        timeout_s=_FORMAT_TIMEOUT_S,
     )
-    if result.returncode != 0:
-        service.log_file.parent.mkdir(parents=True, exist_ok=True)
-        service.log_file.write_text(result.stdout + result.stderr)
-        last = (result.stderr or result.stdout).strip().splitlines()[-1:]
+    if code != 0:
+        took = f", over {_FORMAT_TIMEOUT_S:g} s" if code is None else ""
         raise ClusterError(
-            f"Kafka cannot format {log_dir(service)}: {' '.join(last)}",
-            explain(service),
+            f"Kafka cannot format {log_dir(service)}{took}: {last_words(tool, 1)}",
+            explain(tool),
         )
 
 

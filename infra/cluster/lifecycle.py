@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -98,12 +99,19 @@ class Lifecycle:
         kept = keep or (state.kept and bool(running))
         return self._move_ports(state.model_copy(update={"kept": kept}), running)
 
-    def ensure(self, state: ClusterState) -> ClusterState:
+    def ensure(
+        self, state: ClusterState, keep: Callable[[ClusterState], None]
+    ) -> ClusterState:
         """Starts in parallel what is wanted and not running, and waits for all.
 
+        What was started for this call is ended if anything interrupts it, `keep` too.
+
+        Args:
+            state: as `prepare` returned it.
+            keep: writes down who uses what runs now; from then on they are to end it.
+
         Raises:
-            ClusterError: Names the service and what its log says; what was started
-                for this call is ended.
+            ClusterError: Names the service and what its log says.
         """
         begun: list[Service] = []
         try:
@@ -114,12 +122,13 @@ class Lifecycle:
                 state = self._launch(state, service)
             for service in begun:
                 self._wait(state, service, _READY_TIMEOUT_S)
+            keep(state)
         except BaseException:
             # Also on Ctrl-C: nobody has a lease on what we began. Found by its command
             # line, since the state may not have its pid yet.
-            for service in reversed(begun):
-                pid = process.find_process(service.tail)
-                process.stop(pid, service.tail, _ABANDON_TIMEOUT_S)
+            with ExitStack() as ending:  # each, the last first, whatever one raises
+                for service in begun:
+                    ending.callback(_abandon, service)
             raise
         return state
 
@@ -207,3 +216,8 @@ class Lifecycle:
         else:
             ready = partial(zookeeper.answers, state.zookeeper_port)
         wait_until(service, pid, ready, timeout_s)
+
+
+def _abandon(service: Service) -> None:
+    pid = process.find_process(service.tail)
+    process.stop(pid, service.tail, _ABANDON_TIMEOUT_S)

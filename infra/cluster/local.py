@@ -10,6 +10,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -95,11 +96,7 @@ class LocalCluster:
         with self._locked():
             state = self._services.prepare(self._load() or new_state(), keep)
             write_state(self._dir, state)
-            state = self._services.ensure(state)
-            if self._lease is None:
-                self._lease = User.this_process()
-                state = state.with_users(self._lease)
-            write_state(self._dir, state)
+            state = self._services.ensure(state, self._take_lease)
         return _endpoints(self._settings, state, external_id)
 
     def release(self, timeout_s: float = 8.0) -> None:
@@ -172,7 +169,12 @@ class LocalCluster:
         return {name: pid for name, pid in found.items() if pid is not None}
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            # Interrupted behind the start: nobody else would give the lease back.
+            self.release()
+            raise
         return self
 
     def __exit__(
@@ -219,6 +221,12 @@ class LocalCluster:
             )
         return state
 
+    def _take_lease(self, state: ClusterState) -> None:
+        if self._lease is None:
+            self._lease = User.this_process()
+            state = state.with_users(self._lease)
+        write_state(self._dir, state)
+
     def _kill(self, service: Service) -> int:
         pid = self._services.pid(self._existing_state(), service)
         if pid is None:
@@ -231,7 +239,7 @@ class LocalCluster:
         with self._locked():
             state = self._existing_state()
             state = self._services.prepare(state, keep=state.kept)
-            write_state(self._dir, self._services.ensure(state))
+            self._services.ensure(state, partial(write_state, self._dir))
 
 
 def cluster_dir(settings: Settings) -> Path:

@@ -66,6 +66,40 @@ def spawn(
     return child.pid
 
 
+def run(
+    argv: Sequence[str],
+    *,
+    tail: Sequence[str],
+    log_file: Path,
+    environment: Mapping[str, str],
+    timeout_s: float,
+) -> int | None:
+    """Runs a program as `spawn` does, to its end; returns its exit code.
+
+    None: the time was over, and it was killed. Whatever else ends this call, as Ctrl-C
+    in the midst of it, the program has gone by then.
+
+    Args:
+        argv: the program and its arguments.
+        tail: the end of argv, which no other process can have.
+        log_file: what it says goes there.
+        environment: its variables.
+        timeout_s: how long it may take.
+    """
+    try:
+        pid = spawn(argv, log_file=log_file, environment=environment)
+        return _children[pid].wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        kill(pid, tail)
+        return None
+    except BaseException:
+        # By its command line: its start may have been what was interrupted.
+        begun = find_process(tail)
+        if begun is not None:
+            kill(begun, tail)
+        raise
+
+
 @contextlib.contextmanager
 def _interrupted_afterwards() -> Iterator[None]:
     """Holds Ctrl-C and SIGTERM back until it is known which process was started.

@@ -195,30 +195,55 @@ def test_ctrl_c_while_the_cluster_starts_leaves_nothing(tmp_path, bare):
     assert not processes_of(tmp_path)
 
 
-_INTERRUPTED_START = """
-import os, signal, subprocess, sys
-real = subprocess.Popen
+_INTERRUPTED = """
+import os, signal, subprocess, sys, threading
+program, moment = sys.argv[1:]
+real, begun = subprocess.Popen, []
 class Popen(real):
     def __init__(self, args, *others, **more):
         super().__init__(args, *others, **more)
-        if "org.apache.zookeeper.server.quorum.QuorumPeerMain" in args:
+        if program not in args:
+            return
+        begun.append(self)
+        if moment == "starts":
             os.kill(os.getpid(), signal.SIGINT)
+        else:
+            os.kill(self.pid, signal.SIGSTOP)  # it cannot be over before
+            interrupt = os.getpid(), signal.SIGINT
+            threading.Timer(0.3, os.kill, interrupt).start()
 subprocess.Popen = Popen
 from rollstream.__main__ import main
 sys.argv = ["rollstream", "up"]
-main()
+try:
+    main()
+finally:
+    print(len(begun), *(child.returncode for child in begun), flush=True)
 """
 
 
-def test_ctrl_c_in_the_moment_of_a_start_leaves_nothing(tmp_path, bare):
+@pytest.mark.parametrize("moment", ["starts", "runs"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+        "kafka.tools.StorageTool",
+        "kafka.Kafka",
+    ],
+)
+def test_ctrl_c_while_a_program_starts_or_runs_leaves_nothing(
+    tmp_path, bare, program, moment
+):
     done = subprocess.run(
-        [sys.executable, "-c", _INTERRUPTED_START],
+        [sys.executable, "-c", _INTERRUPTED, program, moment],
         env=bare,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         timeout=200,
     )
-    assert done.returncode == 130
+    assert done.returncode == 130, done.stderr
     assert not processes_of(tmp_path)
+    # Told to end is not enough: it has gone, and was waited for.
+    count, *codes = done.stdout.split()
+    assert count == b"1" and codes != [b"None"], done.stderr
 
 
 def processes_of(directory):
