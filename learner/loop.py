@@ -131,6 +131,7 @@ class Learner:
 
     def keep_house(self) -> None:
         """Do what is due by time: members, graph, credits, metrics, checkpoint."""
+        self._p.publisher.settle()
         now_s = time.monotonic()
         if now_s - self._kept_house_at < HOUSEKEEPING_S:
             return

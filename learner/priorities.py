@@ -30,6 +30,11 @@ class Priorities:
         """That of rows that come without one: the largest ever seen, or 1."""
         return self.highest_seen or 1.0
 
+    @property
+    def epsilon(self) -> float:
+        """What is added to each |TD error|."""
+        return self._replay.priority_epsilon
+
     def completed(self, incoming: Array, valid: Array) -> Floats:
         """Return a batch's priorities [N], the default for those without one.
 
@@ -60,7 +65,7 @@ class Priorities:
     def from_errors(self, td_errors: Array) -> Floats:
         """Return |TD error| + eps; not finite where the error is not."""
         priorities: Floats = np.abs(td_errors.astype(np.float64))
-        priorities += self._replay.priority_epsilon
+        priorities += self.epsilon
         return priorities
 
     def update(self, slots: Indices, priorities: Floats) -> None:

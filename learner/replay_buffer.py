@@ -11,6 +11,7 @@ import numpy as np
 
 from learner.batch_arrays import BatchArrays, BatchMismatch, open_batch
 from learner.chunks import Chunk, ChunkRef, Chunks, References, Waiting, reference
+from learner.given_back import given_back
 from learner.origins import Origins
 from learner.priorities import Priorities
 from learner.rereading import FetchedBatch, read_again
@@ -119,14 +120,15 @@ class ReplayBuffer:
         self.origins.draw(slots)
         rows, observations = self._transitions, self._observations.gather
         first = self._chunks.first_position
+        observation_at, bootstrap_at, returns, discounts = rows.gather(slots)
         return Sample(
             indices=first + (slots - first) % rows.capacity,
             weights=weights.astype(np.float32),
-            observations=observations(rows.observation_at.rows[slots]),
+            observations=observations(observation_at),
             actions=rows.actions(slots),
-            returns=rows.returns.rows[slots],
-            discounts=rows.discounts.rows[slots],
-            bootstrap_observations=observations(rows.bootstrap_at.rows[slots]),
+            returns=returns,
+            discounts=discounts,
+            bootstrap_observations=observations(bootstrap_at),
         )
 
     def update_priorities(self, indices: Indices, td_errors: Array) -> None:
@@ -134,12 +136,12 @@ class ReplayBuffer:
 
         Rows that were evicted since, and errors that are not finite, are ignored.
         """
-        priorities = self._priorities.from_errors(td_errors)
-        slots = indices % self._transitions.capacity
-        kept = (indices >= self._chunks.first_position) & (indices < self._chunks.head)
-        kept &= np.isfinite(priorities)
-        kept &= self._transitions.bootstrap_at.rows[slots] >= 0
-        self._priorities.update(slots[kept], priorities[kept])
+        held = range(self._chunks.first_position, self._chunks.head)
+        bootstrap_at = self._transitions.bootstrap_at.rows
+        slots, priorities = given_back(
+            indices, td_errors, bootstrap_at, held, self._priorities.epsilon
+        )
+        self._priorities.update(slots, priorities)
 
     def drop_older(self, version: int) -> int:
         """Let no row be sampled any more in which an older policy acted.

@@ -13,7 +13,12 @@ from schemas.tensors import Array
 
 
 class Ring:
-    """An array [size, ...] addressed by position: serial numbers, modulo its size."""
+    """An array [size, ...] addressed by position: serial numbers, modulo its size.
+
+    Attributes:
+        rows: the array.
+        together: it, and those side by side with it: a field of each row for each.
+    """
 
     def __init__(
         self,
@@ -23,6 +28,7 @@ class Ring:
     ) -> None:
         # zeros: the memory is taken only as it fills.
         self.rows: Array = np.zeros((size, *row_shape), dtype)
+        self.together = self.rows
 
     @classmethod
     def side_by_side(cls, size: int, *dtypes: type[np.generic]) -> "list[Ring]":
@@ -35,7 +41,7 @@ class Ring:
         rings = []
         for name in names:
             ring = cls(0, np.int8)
-            ring.rows = whole[name]
+            ring.rows, ring.together = whole[name], whole
             rings.append(ring)
         return rings
 
@@ -150,7 +156,8 @@ class ObservationRows:
             steps = np.minimum(back, self._ages.rows[indices][:, None])
             strides = self._strides.rows[indices][:, None]
             indices = (indices[:, None] - steps * strides) % self.size
-        return {name: ring.rows[indices] for name, ring in self._fields.items()}
+        # take: of small rows it is several times as quick as an index.
+        return {name: ring.rows.take(indices, 0) for name, ring in self._fields.items()}
 
 
 class TransitionRows:
@@ -167,6 +174,7 @@ class TransitionRows:
         ) = Ring.side_by_side(
             capacity, np.int64, np.int64, np.float32, np.float32, np.int32
         )
+        self._together = self.chunks.together
         self._actions = {
             f.name: Ring(capacity, stored_dtype(f), f.shape) for f in actions
         }
@@ -186,6 +194,19 @@ class TransitionRows:
         for name, values in arrays.actions.items():
             self._actions[name].put(position, values.reshape(count, *values.shape[2:]))
 
+    def gather(self, slots: Indices) -> tuple[Indices, Indices, Array, Array]:
+        """Return what rows [N] are: [N] each.
+
+        Returns:
+            where their observations are, and those that they bootstrap from; their
+            returns and discounts.
+        """
+        drawn = self._together.take(slots)
+        observation_at, bootstrap_at, returns, discounts, _ = (
+            drawn[name].copy() for name in self._together.dtype.names or ()
+        )
+        return observation_at, bootstrap_at, returns, discounts
+
     def actions(self, slots: Indices) -> Mapping[str, Array]:
         """Return the actions of rows [N] by name: [N, ...]."""
-        return {name: ring.rows[slots] for name, ring in self._actions.items()}
+        return {name: ring.rows.take(slots, 0) for name, ring in self._actions.items()}

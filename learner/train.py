@@ -36,6 +36,7 @@ from schemas.records import EnvDescription
 
 LAST_SAVE_S = 4.0
 LAST_FLUSH_S = 3.0
+LAST_POLICY_S = 1.0
 IMPORTED = ("learner.assembly", "learner.loop")
 """All that needs torch."""
 
@@ -145,6 +146,7 @@ def _learn(
             reason = f"no last checkpoint: {problem}"
             reporter.event("checkpoint-failed", "alert", reason)
         learner.report()
+        parts.publisher.finish(LAST_POLICY_S)
         flushed = _flush(sender)
         return EXIT_ERROR if problem else flushed
     finally:

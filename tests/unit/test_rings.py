@@ -26,3 +26,12 @@ def test_what_is_of_one_row_is_in_one_place():
     for other in others:
         assert 0 < other.rows.__array_interface__["data"][0] - begin < 16
         assert other.rows.strides == first.rows.strides == (16,)
+
+
+def test_rows_are_taken_together():
+    numbers, shares = Ring.side_by_side(5, np.int64, np.float32)
+    numbers.put(0, np.arange(5))
+    shares.put(0, np.arange(5, dtype=np.float32) / 2)
+    taken = numbers.together.take([3, 1, 3])
+    assert [list(record) for record in taken] == [[3, 1.5], [1, 0.5], [3, 1.5]]
+    assert numbers.together is shares.together

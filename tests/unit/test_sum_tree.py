@@ -35,6 +35,25 @@ def test_same_index_twice_keeps_the_last_value_and_counts_once():
     assert tree.total == 5.0
 
 
+@pytest.mark.parametrize("capacity", [1, 7, 8, 9, 64, 65, 600])
+def test_least_and_total_are_right_in_any_order_of_indices(capacity):
+    rng = np.random.default_rng(capacity)
+    tree, values = SumTree(capacity), np.zeros(capacity)
+    for _ in range(20):
+        indices = rng.permutation(capacity)[: rng.integers(1, capacity + 1)]
+        values[indices] = rng.random(len(indices)) * (rng.random(len(indices)) > 0.3)
+        tree.set(indices, values[indices])
+        assert tree.total == pytest.approx(values.sum())
+        assert tree.min_positive() == values[values > 0].min(initial=np.inf)
+
+
+def test_arrays_that_cannot_be_written_are_taken_too():
+    tree, indices, values = SumTree(4), np.arange(4)[::2], np.ones(2)
+    values.setflags(write=False)
+    tree.set(indices, values)
+    assert tree.total == 2.0
+
+
 def test_zero_is_never_found_even_at_the_very_end():
     tree = tree_of([0.0, 0.1, 0.2, 0.0, 0.3, 0.0, 0.0, 0.0, 0.0, 0.0])
     edges = [0.0, 0.1, 0.1 + 0.2, np.nextafter(tree.total, 0), tree.total, 9.0, -1.0]
