@@ -143,3 +143,102 @@ def bench_beside(
     directory = out or settings.data_dir / ("beside-quick" if quick else "beside")
     plan = Plan(sections, 1 if quick else rounds, directory, quick, page)
     run_bench(settings, plan, Console(stderr=as_json), as_json=as_json)
+
+
+@bench.command("scaling", epilog="Example: rollstream bench scaling --axis workers")
+def bench_scaling(
+    axis: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only this one of partitions, workers, envs, records, rate, "
+            "networks, observations, updates; repeatable."
+        ),
+    ] = None,
+    quick: Annotated[
+        bool,
+        typer.Option(help="A short look at both ends of each: a first impression."),
+    ] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="Of each point.")] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where outcomes go; those that are there are kept."),
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Where the picture goes; else with outcomes.")
+    ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(help="A Markdown file whose tables are to be these."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure what a step costs as one thing at a time grows, by role.
+
+    Broken off, the same command goes on.
+    """
+    # Here, not above: nothing else needs it.
+    from benchmarks.beside.bench import Plan
+    from benchmarks.scaling import chosen, run_bench
+
+    settings = load_settings()
+    try:
+        sections = chosen(axis or [], quick=quick)
+    except ValueError as exc:
+        raise typer.BadParameter(str(exc), param_hint="--axis") from exc
+    directory = out or settings.data_dir / ("scaling-quick" if quick else "scaling")
+    plan = Plan(sections, 1 if quick else rounds, directory, quick, page)
+    drawn = picture or directory / "scaling.png"
+    run_bench(settings, plan, Console(stderr=as_json), drawn, as_json=as_json)
+
+
+@bench.command("policies", epilog="Example: rollstream bench policies --size 1M")
+def bench_policies(
+    size: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this one of 10k, 1M and 20M parameters; repeatable."),
+    ] = None,
+    workers: Annotated[
+        list[int] | None, typer.Option(min=1, help="Worker processes; repeatable.")
+    ] = None,
+    half: Annotated[
+        bool, typer.Option(help="Half precision beside full as well.")
+    ] = True,
+    versions: Annotated[int, typer.Option(min=1, help="Of each.")] = 20,
+    quick: Annotated[
+        bool, typer.Option(help="A few versions of each: a first impression.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Measure how soon a published policy acts, and how many bytes that takes."""
+    # Here, not above: it imports torch.
+    from benchmarks.policies import SIZES, Load, run_bench
+
+    if unknown := set(size or ()) - set(SIZES):
+        found = ", ".join(sorted(unknown))
+        raise typer.BadParameter(
+            f"expected {', '.join(SIZES)}, found {found}", param_hint="--size"
+        )
+    load = Load(
+        sizes=tuple(size or SIZES),
+        workers=tuple(workers or (1, 4)),
+        precisions=("full", "half") if half and not quick else ("full",),
+        versions=min(versions, 3) if quick else versions,
+    )
+    run_bench(load_settings(), load, Console(stderr=as_json), as_json=as_json)
+
+
+@bench.command("profiles", epilog="Example: rollstream bench profiles --seconds 10")
+def bench_profiles(
+    seconds: Annotated[float, typer.Option(min=1, help="Of sampling.")] = 10.0,
+    out: Annotated[
+        Path | None, typer.Option(help="Where stacks go: a file for each role.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what worker, processor, broker and learner do with their time."""
+    # Here, not above: nothing else needs it.
+    from benchmarks.profiles import run_bench
+
+    settings = load_settings()
+    directory = out or settings.data_dir / "profiles"
+    run_bench(settings, seconds, directory, Console(stderr=as_json), as_json=as_json)

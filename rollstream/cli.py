@@ -26,6 +26,7 @@ from rollstream import (
     lineage_command,
     logs_command,
     peek_command,
+    plan_command,
     play_command,
     policies_command,
     ps_command,
@@ -63,6 +64,7 @@ app.add_typer(bench_command.bench, name="bench", no_args_is_help=True)
 _CLEAN_UP = (
     "run", "validate", "init", "up", "down", "agent", "registry", "dead-letters",
     "bench", "archive", "replay", "export", "import", "play", "export-policy",
+    "plan",
 )  # fmt: skip
 
 
@@ -280,6 +282,7 @@ app.command("lag", epilog=lag_command.EPILOG, cls=lag_command.LagCommand)(
     lag_command.lag
 )
 app.command("lineage", epilog=lineage_command.EPILOG)(lineage_command.lineage)
+app.command("plan", epilog=plan_command.EPILOG)(plan_command.plan)
 app.command("play", epilog=play_command.EPILOG)(play_command.play)
 app.command("policies", epilog=policies_command.EPILOG)(policies_command.policies)
 app.command("ps", epilog=ps_command.EPILOG)(ps_command.ps)

@@ -17,6 +17,7 @@ from infra.settings import Settings, load_settings
 from rollstream.run_from import check_past
 from schemas.experiment import EnvSpec, Experiment, SpecError, check_algorithm
 from schemas.fit import check_fit
+from schemas.image_codecs import missing_codecs
 from schemas.records import EnvDescription
 
 
@@ -61,6 +62,8 @@ def check_environment(settings: Settings, experiment: Experiment) -> None:
     check_algorithm(experiment.spec, bool(settings.learner_modules))
     check_past(experiment)
     env = try_here(experiment.spec.env, settings)
+    if problem := missing_codecs(experiment.spec.workers.encoding.lossy):
+        raise SpecError([problem])
     check_fit(experiment.spec, env, psutil.virtual_memory().total)
 
 
