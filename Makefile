@@ -23,7 +23,7 @@ browser: .venv/ready ## chromium for the tests of the dashboard, by apt (root) o
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check uv==0.13.9
 	@# Compiled once here, and not by each process that starts.
-	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c requirements.lock -e '.[learner,archive,envs,video,dev]'
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c requirements.lock -e '.[learner,archive,envs,images,video,dev]'
 	@touch $@
 
 lint: setup ## ruff (rules, format) and mypy

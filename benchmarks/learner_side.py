@@ -34,6 +34,8 @@ from producers.validation import try_environment
 from schemas.records import NO_POLICY
 
 READY = "ready"
+WITHOUT_POLICY = "without-policy"
+"""A third argument: workers act at random, and their batches are measured."""
 _GRANT_S = 0.02
 _WARM_UP_S = 2.0
 
@@ -43,7 +45,8 @@ class Measured:
     """What arrived within the measured time.
 
     Attributes:
-        began_s: when the first batch of the policy came, by the monotonic clock.
+        began_s: when batches of the policy had come from all workers, by the monotonic
+            clock.
         ended_s: when measuring ended.
         steps: valid rows.
         latencies_ms: of each batch, from the unroll's end until it was ready here.
@@ -63,8 +66,11 @@ class Measured:
 class LearnerSide:
     """A learner without its buffer and updates."""
 
-    def __init__(self, context: RoleContext, stop: StopRequest) -> None:
+    def __init__(
+        self, context: RoleContext, stop: StopRequest, *, has_policy: bool = True
+    ) -> None:
         self._context = context
+        self._has_policy = has_policy
         self._stop = stop
         self._sender = Sender(
             make_producer(context.settings, client_id=context.client_id)
@@ -84,6 +90,7 @@ class LearnerSide:
             self._ledger,
         )
         self._measured = Measured()
+        self._acting = set[str]()
 
     def run(self, seconds: float) -> int:
         """Publish a policy, then measure; return the exit code."""
@@ -91,7 +98,8 @@ class LearnerSide:
         admin = make_admin(self._context.settings)
         starts = open_log(self._context, admin, None, born_at_ms).starts
         feed = Feed(self._context, self._sender, self._reporter, Counters(), starts)
-        self._publish_policy()
+        if self._has_policy:
+            self._publish_policy()
         print(READY, flush=True)
         self._measure(feed, seconds)
         self._print(seconds)
@@ -106,6 +114,7 @@ class LearnerSide:
         publisher = Publisher(self._sender, self._context, self._epoch)
         publisher.publish_graph(export_actor(algorithm.actor()))
         publisher.publish(algorithm.policy_tensors(), 0, time.monotonic())
+        publisher.finish(5.0)
         self._sender.flush(5.0)
 
     def _measure(self, feed: Feed, seconds: float) -> None:
@@ -141,8 +150,12 @@ class LearnerSide:
         # Everything a learner would read is opened, as the buffer does.
         observations = [tensor.array() for tensor in batch.observations.values()]
         valid = int(np.count_nonzero(batch.valid.array())) if observations else 0
-        if batch.policy.version >= 0 and not measured.began_s:
-            measured.began_s = now_s
+        counts = batch.policy.version >= 0 or not self._has_policy
+        if counts and not measured.began_s:
+            # Who still starts would count as the cost of the others' steps.
+            self._acting.add(batch.worker)
+            if len(self._acting) >= self._context.spec.workers.replicas:
+                measured.began_s = now_s
         if measured.began_s and now_s - measured.began_s > _WARM_UP_S:
             measured.steps += valid
             measured.latencies_ms.append(now_ms() - batch.produced_at_ms)
@@ -164,9 +177,10 @@ class LearnerSide:
 
 def main() -> None:
     """Measure the experiment that the command line names."""
-    name, seconds = sys.argv[1:]
-    context = load_context(name, "learner", 0)
-    sys.exit(LearnerSide(context, StopRequest().listen()).run(float(seconds)))
+    name, seconds, *more = sys.argv[1:]
+    context, stop = load_context(name, "learner", 0), StopRequest().listen()
+    side = LearnerSide(context, stop, has_policy=WITHOUT_POLICY not in more)
+    sys.exit(side.run(float(seconds)))
 
 
 if __name__ == "__main__":

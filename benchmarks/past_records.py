@@ -10,9 +10,10 @@ import numpy as np
 from infra.settings import Settings
 from producers.acting import RandomActor
 from producers.environments import describe_environments, make_environments
+from producers.packing import Packing
 from producers.rollout import Rollout
 from producers.seeding import StreamSeeds
-from producers.unrolls import Packing, to_record
+from producers.unrolls import to_record
 from producers.watchdog import Watchdog
 from schemas.experiment import EnvSpec
 from schemas.records import EnvDescription, PolicyRef, SpaceField, Unroll

@@ -7,15 +7,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.learner_side import READY
+from benchmarks.learner_side import READY, WITHOUT_POLICY
 from benchmarks.local import running
 from benchmarks.meter import Meter, ProcessUse
 from infra.control.experiments import (
@@ -41,7 +42,10 @@ _SAMPLE_S = 0.25
 
 @dataclass(frozen=True)
 class Load:
-    """What to measure; ``rate`` is env steps/s in all, 0: as fast as it goes."""
+    """What to measure; ``rate`` is env steps/s in all, 0: as fast as it goes.
+
+    Without a policy workers act at random, and nothing is learnt how.
+    """
 
     workers: int
     envs: int
@@ -50,6 +54,13 @@ class Load:
     seconds: float
     rate: float
     flow: str
+    partitions: int = 8
+    env_id: str = "CartPole-v1"
+    algorithm: str = "dqn"
+    hidden: tuple[int, ...] = (64,)
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    encoding: str = "auto"
+    has_policy: bool = True
 
 
 def run_bench(
@@ -70,9 +81,21 @@ def run_bench(
 
 
 def measure(
-    settings: Settings, load: Load, flow: str, services: dict[str, int]
+    settings: Settings,
+    load: Load,
+    flow: str,
+    services: dict[str, int],
+    observe: Callable[[dict[str, int]], None] = lambda pids: None,
 ) -> dict[str, Any]:
-    """Run the processes once and return the figures."""
+    """Run the processes once and return the figures.
+
+    Args:
+        settings: that point at the running cluster.
+        load: what to measure.
+        flow: ``free`` or ``credit``.
+        services: pids of the cluster's processes, by name.
+        observe: is given those of the roles, once all have started.
+    """
     experiment = bench_experiment(load, flow)
     with ExitStack() as closing:
         ensure_experiment_topics(settings, experiment)
@@ -84,7 +107,7 @@ def measure(
         logs = Path(closing.enter_context(tempfile.TemporaryDirectory()))
         supervisor = Supervisor(settings, experiment.name, logs)
         closing.callback(supervisor.stop)
-        side = _start_learner_side(supervisor, experiment.name, load.seconds)
+        side = _start_learner_side(supervisor, experiment.name, load)
         closing.callback(_end, side)
         supervisor.start([Assignment("processor", 0)])
         _wait_for_ready(side)
@@ -92,6 +115,7 @@ def measure(
         follower = MetricsFollower(settings, experiment.name, run_id)
         closing.callback(follower.close)
         pids = {a.key: pid for a, pid in supervisor.pids().items()}
+        observe(pids)
         meter = Meter({**pids, "learner side": side.pid, **services})
         output = _wait(side, supervisor, follower, meter, load)
         began_s, ended_s = output["measured_s"]
@@ -102,7 +126,7 @@ def measure(
 
 
 def bench_experiment(load: Load, flow: str) -> Experiment:
-    """Return the experiment that is measured: CartPole, an MLP of 64."""
+    """Return the experiment that is measured: CartPole, an MLP of 64 unless said."""
     rate = load.rate / load.workers
     return from_values(
         {
@@ -110,25 +134,29 @@ def bench_experiment(load: Load, flow: str) -> Experiment:
             "kind": "Experiment",
             "metadata": {"name": f"bench-{time.time_ns() // 1_000_000}"},
             "spec": {
-                "env": {"id": "CartPole-v1"},
+                "env": {"id": load.env_id, "kwargs": dict(load.env_kwargs)},
                 "workers": {
                     "replicas": load.workers,
                     "envsPerWorker": load.envs,
                     "unrollLength": load.unroll,
                     "maxEnvStepsPerS": rate,
+                    "encoding": {"default": load.encoding},
                 },
                 "processor": {"nStep": load.n_step},
-                "learner": {"network": {"hidden": [64], "activation": "tanh"}},
+                "learner": {
+                    "algorithm": load.algorithm,
+                    "network": {"hidden": list(load.hidden), "activation": "tanh"},
+                },
                 "evaluator": {"replicas": 0},
                 "flow": {"mode": flow},
-                "topics": {"partitions": 8, "diskBudget": "40GB"},
+                "topics": {"partitions": load.partitions, "diskBudget": "40GB"},
             },
         }
     )
 
 
 def _start_learner_side(
-    supervisor: Supervisor, name: str, seconds: float
+    supervisor: Supervisor, name: str, load: Load
 ) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [
@@ -136,7 +164,8 @@ def _start_learner_side(
             "-m",
             "benchmarks.learner_side",
             name,
-            str(seconds),
+            str(load.seconds),
+            *([] if load.has_policy else [WITHOUT_POLICY]),
         ],
         env=supervisor.environment(),
         stdout=subprocess.PIPE,

@@ -35,7 +35,7 @@ from schemas.tensors import pack
 
 STEPS, ENVS, BATCH = 32, 256, 512
 _RUN = "bench"
-_ENV = EnvDescription(
+ENV = EnvDescription(
     "CartPole-v1",
     (SpaceField("", "box", "<f4", (4,)),),
     (SpaceField("", "discrete", "<i8", (), n=(2,), start=(0,)),),
@@ -64,13 +64,13 @@ def measure(settings: Settings, rows: int) -> dict[str, float]:
     config = {"max.message.bytes": str(12 << 20)}
     ensure_topics(settings, [TopicConfig(topic, 1, config)])
     try:
-        spec = _spec(rows)
+        spec = spec_of(rows)
         replay = spec.learner.replay
-        buffer = ReplayBuffer(_ENV, replay, unroll_length=STEPS)
+        buffer = ReplayBuffer(ENV, replay, unroll_length=STEPS)
         insert_s = _fill(settings, topic, buffer, rows)
-        per_s = _sample_and_update(buffer)
+        per_s = sample_and_update(buffer)
         pause_s, write_s = _save(buffer, spec)
-        restored = ReplayBuffer(_ENV, replay, unroll_length=STEPS)
+        restored = ReplayBuffer(ENV, replay, unroll_length=STEPS)
         references = buffer.references()
         restore_s = _timed(
             lambda: restored.restore(
@@ -92,19 +92,21 @@ def measure(settings: Settings, rows: int) -> dict[str, float]:
         delete_topics(settings, [topic])
 
 
-def _spec(rows: int) -> Spec:
+def spec_of(rows: int) -> Spec:
+    """Return a spec whose buffer has room for so many rows."""
     learner = {"replay": {"capacity": rows}, "network": {"hidden": [128, 128]}}
     return from_values(
         {
             "apiVersion": "rollstream/v1",
             "kind": "Experiment",
             "metadata": {"name": "bench"},
-            "spec": {"env": {"id": _ENV.env_id}, "learner": learner},
+            "spec": {"env": {"id": ENV.env_id}, "learner": learner},
         }
     ).spec
 
 
-def _batches(rows: int) -> Iterator[TransitionBatch]:
+def batches(rows: int) -> Iterator[TransitionBatch]:
+    """Yield batches of at least so many rows in all, random, of one stream."""
     rng = np.random.default_rng(0)
     shape = (STEPS, ENVS)
     zeros, flags = np.zeros(shape, "<f4"), pack(np.zeros(shape, "|b1"))
@@ -146,7 +148,7 @@ def _fill(settings: Settings, topic: str, buffer: ReplayBuffer, rows: int) -> fl
     """Send and insert; return the seconds that inserting took."""
     sender = Sender(make_producer(settings, client_id="bench-replay"))
     insert_s = 0.0
-    for offset, batch in enumerate(_batches(rows)):
+    for offset, batch in enumerate(batches(rows)):
         sender.send(topic, encode(batch), "w0", 0)
         began_s = time.perf_counter()
         buffer.insert(batch, 0, offset)
@@ -155,7 +157,8 @@ def _fill(settings: Settings, topic: str, buffer: ReplayBuffer, rows: int) -> fl
     return insert_s
 
 
-def _sample_and_update(buffer: ReplayBuffer, seconds: float = 3.0) -> float:
+def sample_and_update(buffer: ReplayBuffer, seconds: float = 3.0) -> float:
+    """Return how many rows a second are drawn and get new priorities."""
     rng = np.random.default_rng(1)
     errors = rng.random(BATCH).astype(np.float32)
     buffer.update_priorities(buffer.sample(BATCH, 0.4, rng).indices, errors)
@@ -168,7 +171,7 @@ def _sample_and_update(buffer: ReplayBuffer, seconds: float = 3.0) -> float:
 
 def _save(buffer: ReplayBuffer, spec: Spec) -> tuple[float, float]:
     """Return how long a learner pauses, and how long its thread then writes."""
-    algorithm = build(_ENV, spec)
+    algorithm = build(ENV, spec)
     began_s = time.perf_counter()
     snapshot = _snapshot(buffer, algorithm)
     pause_s = time.perf_counter() - began_s

@@ -13,9 +13,7 @@ from rich.console import Console
 from benchmarks.beside.outcomes import Outcomes
 from benchmarks.beside.report import as_json_object, draw, show, write_page
 from benchmarks.beside.section import Place, Section, Side
-from benchmarks.children import ChildFailed
 from benchmarks.local import running
-from benchmarks.peers import PeerUnavailable
 from infra.errors import RollstreamError
 from infra.settings import Settings
 
@@ -47,7 +45,8 @@ class Plan:
             for number in range(1, min(self.rounds, most) + 1):
                 sides = section.sides if number % 2 else section.sides[::-1]
                 for side in sides:
-                    yield section, number, side
+                    if side.in_quick or not self.quick:
+                        yield section, number, side
 
 
 def run_bench(
@@ -93,17 +92,17 @@ def _measure_missing(
     failed: list[str] = []
     if not missing:
         return failed
-    logs = plan.directory / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
     with running(settings, console) as (cluster, there):
         for number, (section, turn, side) in missing:
             label = f"[{number}/{len(every)}] {section.name}, {side.name}, round {turn}"
             note = _Note(console, label)
+            logs = plan.directory / "logs" / section.name
+            logs.mkdir(parents=True, exist_ok=True)
             place = Place(there, cluster.pids(), logs, plan.quick, note)
             try:
                 note("begins")
                 found = side.measure(place)
-            except (ChildFailed, PeerUnavailable) as exc:
+            except RollstreamError as exc:
                 note(f"failed: {exc}")
                 failed.append(f"{section.name} by {side.name}, round {turn}")
                 continue

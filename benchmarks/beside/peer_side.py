@@ -24,8 +24,10 @@ def peer_side(name: str, peer: Peer, job: Callable[[Place], Mapping[str, Any]]) 
     """
 
     def measure(place: Place) -> Measured:
+        # First: it may find that something else is lacking, and installing takes long.
+        wanted = job(place)
         python = python_of(peer, place.settings.cache_dir, place.show)
-        return _run([str(python), str(peer.script)], name, job(place), place)
+        return _run([str(python), str(peer.script)], name, wanted, place)
 
     return Side(name, measure)
 

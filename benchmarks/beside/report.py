@@ -49,19 +49,33 @@ def show(console: Console, sections: Sequence[Section], outcomes: Outcomes) -> N
         for number, name in enumerate(head):
             table.add_column(name, justify="right" if number else "left")
         for row in rows:
-            table.add_row(*row)
+            table.add_row(row[0].strip("*"), *row[1:])
         console.print(table)
+        console.print(f"  {section.text}", style="dim", markup=False)
         for text, is_so in goals_of(section, outcomes):
             console.print(f"  {_verdict(is_so)}: {text}", markup=False, soft_wrap=True)
         console.print()
 
 
 def write_page(path: Path, sections: Sequence[Section], outcomes: Outcomes) -> None:
+    """Replace the tables in a page, and draw the pictures beside it.
+
+    Raises:
+        RollstreamError: there is no such page, or a mark is missing.
+    """
+    write_tables(path, sections, outcomes)
+    for section in sections:
+        draw(section, outcomes, path.parent / f"performance-{section.name}.png")
+
+
+def write_tables(path: Path, sections: Sequence[Section], outcomes: Outcomes) -> None:
     """Replace the tables in a page, each between its two marks.
 
     Raises:
-        RollstreamError: a mark is missing.
+        RollstreamError: there is no such page, or a mark is missing.
     """
+    if not path.exists():
+        raise RollstreamError(f"{path}: expected a page with marks, found no file")
     text = path.read_text()
     for section in sections:
         first, last = f"<!-- {section.name} -->", f"<!-- end of {section.name} -->"
@@ -73,17 +87,18 @@ def write_page(path: Path, sections: Sequence[Section], outcomes: Outcomes) -> N
                 f"{'only the first' if found_first else 'none'}"
             )
         text = f"{before}{first}\n{markdown(section, outcomes)}\n{last}{after}"
-        draw(section, outcomes, path.parent / f"performance-{section.name}.png")
     path.write_text(text)
 
 
 def markdown(section: Section, outcomes: Outcomes) -> str:
-    """Return a section's table and goals in Markdown."""
+    """Return a section's table, text and goals in Markdown."""
     head, rows = cells(section, outcomes)
     lines = [
         "| " + " | ".join(head) + " |",
         "| --- |" + " ---: |" * (len(head) - 1),
         *("| " + " | ".join(row) + " |" for row in rows),
+        "",
+        section.text,
         "",
         *(f"- {_verdict(so)}: {text}" for text, so in goals_of(section, outcomes)),
     ]
@@ -118,8 +133,13 @@ def _cell(figure: Figure, found: dict[str, Spread], ours: dict[str, Spread]) -> 
     if figure.better and beside and spread.median:
         better = beside / spread.median
         better = better if figure.better == "high" else 1 / better
-        text += f", ours {better:.2g} x as good"
+        text += f", ours {_two_digits(better)} x as good"
     return text
+
+
+def _two_digits(value: float) -> str:
+    """Return it with two digits that count, and no exponent: 0.15, 1.5, 150, 1,500."""
+    return f"{float(f'{value:.2g}'):,.10g}"
 
 
 def _verdict(reached: bool | None) -> str:

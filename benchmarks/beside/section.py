@@ -67,13 +67,15 @@ class Side:
 
     Attributes:
         name: of it, as people say it: ``dm-reverb, whole chunks``.
-        measure: does the work once; raises PeerUnavailable or ChildFailed.
+        measure: does the work once; raises RollstreamError.
         is_ours: it is the production code.
+        in_quick: it is measured also where all has to be short.
     """
 
     name: str
     measure: Callable[[Place], Measured]
     is_ours: bool = False
+    in_quick: bool = True
 
     @property
     def slug(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 EXPERIMENTS = Path(__file__).parents[2] / "infra" / "experiments"
@@ -14,6 +14,10 @@ RLLIB = "rllib"
 THROUGHPUT = "cartpole-throughput"
 TIMED_S = 60.0
 """How long a side runs of which only the speed is asked."""
+
+
+def _wall(seconds: float) -> str:
+    return f"{{wallS: {seconds:g}}}"
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class Side:
         evaluations: of a peer, on the way there.
         is_tuned: it is told what was tuned for it, and not what the pipeline is told.
         is_timed: nothing is evaluated: only how fast it is.
+        seconds: of what is timed; not a part of its name in `told_sha256`.
     """
 
     name: str = OURS
@@ -43,6 +48,12 @@ class Side:
     evaluations: int = 50
     is_tuned: bool = False
     is_timed: bool = False
+    seconds: float = field(default=TIMED_S, repr=False)
+
+    def lasting(self, seconds: float) -> Side:
+        """Return the same, timed for so long."""
+        stop = self.stop if self.peer else _wall(seconds)
+        return replace(self, stop=stop, seconds=seconds)
 
 
 @dataclass(frozen=True)
@@ -93,7 +104,7 @@ def _fast(algorithm: str) -> Side:
             "spec.evaluator.replicas=0",
             "spec.learner.learningRateDecayUpdates=null",
         ),
-        stop=f"{{wallS: {TIMED_S:g}}}",
+        stop=_wall(TIMED_S),
         is_timed=True,
     )
 

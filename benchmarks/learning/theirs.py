@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.children import ChildFailed, run_child
 from benchmarks.learning.peer_settings import peer_job, rllib_job
 from benchmarks.learning.results import Outcome, Point
-from benchmarks.learning.tasks import RLLIB, TIMED_S, Side, Task
+from benchmarks.learning.tasks import RLLIB, Side, Task
 from benchmarks.learning.zoo import tuned
 from benchmarks.peers import PEERS, environment, python_of
 from infra.settings import Settings
@@ -52,7 +52,7 @@ def learn(
 def job_of(experiment: Experiment, task: str, side: Side, seed: int) -> dict[str, Any]:
     """Return what a side is told."""
     if side.peer == RLLIB:
-        return rllib_job(experiment, seed, TIMED_S)
+        return rllib_job(experiment, seed, side.seconds)
     limit = side.env_steps or experiment.spec.stop.env_steps or 1_000_000
     job = peer_job(experiment, side.algorithm, seed, limit, side.evaluations)
     if side.is_tuned:
@@ -60,7 +60,7 @@ def job_of(experiment: Experiment, task: str, side: Side, seed: int) -> dict[str
     if side.stop:
         job["target"] = None
     if side.is_timed:
-        job |= {"evaluate_every": limit + 1, "seconds": TIMED_S}
+        job |= {"evaluate_every": limit + 1, "seconds": side.seconds}
     return job
 
 

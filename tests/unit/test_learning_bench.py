@@ -9,17 +9,17 @@ import psutil
 import pytest
 import yaml
 
+from benchmarks.children import ChildFailed, run_child
 from benchmarks.learning import tasks
 from benchmarks.learning.bench import Plan
-from benchmarks.children import ChildFailed, run_child
 from benchmarks.learning.figures import mean_curve, rows
 from benchmarks.learning.ours import Told, first_step_ms, outcome, rate_of_second_half
 from benchmarks.learning.peer_settings import peer_job, turns
-from benchmarks.peers import SB3_PEER, PeerUnavailable, environment, python_of
 from benchmarks.learning.results import Outcome, Point, Results
 from benchmarks.learning.tasks import TASKS, Side, chosen
 from benchmarks.learning.theirs import job_of
 from benchmarks.learning.zoo import TUNED
+from benchmarks.peers import SB3_PEER, PeerUnavailable, environment, python_of
 from infra.monitoring.progress import Progress
 from rollstream.overrides import apply_overrides
 from schemas.experiment import from_values

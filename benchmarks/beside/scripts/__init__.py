@@ -1,0 +1,1 @@
+"""What peers run, each in its own environment; nothing here imports what is ours."""
