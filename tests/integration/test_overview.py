@@ -146,7 +146,7 @@ def test_a_client_does_what_the_commands_do(rig):  # noqa: F811
             "finished", True, 7_000,
         )  # fmt: skip
         assert client.stop(name, timeout_s=5).changed
-        assert len(client.delete(name).topics) == 10
+        assert len(client.delete(name).topics) == 11
 
 
 def test_who_watches_sees_stop_deletion_and_a_fresh_run(rig):  # noqa: F811
@@ -214,14 +214,14 @@ def test_commands_answer_in_json_and_with_their_exit_codes(
     (row,) = [row for row in json.loads(out) if row["experiment"] == name]
     assert (code, row["roles_wanted"], row["wanted"]) == (0, 6, "running")
     code, _, err = rollstream("delete", name)
-    assert (code, "expected --yes" in err, "10 topics" in err) == (2, True, True)
+    assert (code, "expected --yes" in err, "11 topics" in err) == (2, True, True)
     assert f"To mend: `rollstream delete {name} --yes`" in err
     code, out, _ = rollstream("status", name)
     assert code == 0 and "no agent runs: start one with `rollstream agent`\n" in out
     code, out, _ = rollstream("stop", name, "--json")
     assert (code, json.loads(out)["state"]) == (0, "stopped")
     code, out, _ = rollstream("delete", name, "--yes", "--json")
-    assert (code, len(json.loads(out)["topics"])) == (0, 10)
+    assert (code, len(json.loads(out)["topics"])) == (0, 11)
     for command in (("get", name), ("pause", name), ("delete", name, "--yes")):
         code, out, err = rollstream(*command)
         assert (code, out) == (1, "") and f"found '{name}'" in err

@@ -77,6 +77,8 @@ def test_a_program_has_gone_when_it_is_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     begun: list[subprocess.Popen[bytes]] = []
+    # A shell that starts something in the background has it ignore the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     class Interrupted(subprocess.Popen):  # type: ignore[type-arg]
         def __init__(self, *args: object, **kwargs: object) -> None:
@@ -91,6 +93,9 @@ def test_a_program_has_gone_when_it_is_interrupted(
             return super().wait(timeout)
 
     monkeypatch.setattr(subprocess, "Popen", Interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run_python(tmp_path, "import time; time.sleep(60)")
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_python(tmp_path, "import time; time.sleep(60)")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert [child.returncode for child in begun] == [-signal.SIGKILL]
