@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import faust
@@ -12,6 +12,8 @@ from aiokafka.structs import TopicPartition
 from faust.app.base import BootStrategy
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
+from mode import Service
+from mode.utils.futures import maybe_async
 from mode.utils.queues import ThrowableQueue
 
 # An answer waits this long for a first record, and while it waits nothing else is asked
@@ -21,7 +23,42 @@ FETCH_MAX_BYTES = 32 << 20
 _UNPLACED_S = 0.02
 
 
-class _ConsumerThread(driver.AIOKafkaConsumerThread):
+class _ConsumerInLoop(driver.AIOKafkaConsumerThread):
+    """Faust's consumer, in the event loop of the app and not in a thread of its own.
+
+    A thread more would hand the interpreter's lock to and fro with the loop some 60
+    times a record, and gain nothing: what takes time runs outside of the loop anyway.
+    """
+
+    wait_for_shutdown = False  # nobody but ourselves to wait for
+
+    def __init__(self, consumer: Consumer, **options: Any) -> None:
+        super().__init__(consumer, thread_loop=consumer.loop, **options)
+
+    async def start(self) -> None:
+        await self._default_start()
+
+    async def stop(self) -> None:
+        await Service.stop(self)
+
+    async def on_stop(self) -> None:
+        if self._consumer is not None:
+            await self._consumer.stop()
+
+    async def _stop_children(self) -> None:
+        await self._default_stop_children()
+
+    async def _stop_futures(self) -> None:
+        await self._default_stop_futures()
+
+    async def _stop_exit_stacks(self) -> None:
+        await self._default_stop_exit_stacks()
+
+    async def call_thread(
+        self, fun: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any
+    ) -> Any:
+        return await maybe_async(fun(*args, **kwargs))
+
     def _create_worker_consumer(self, transport: Any) -> Any:
         consumer = super()._create_worker_consumer(transport)
         # Records of aborted transactions are nobody's experience.
@@ -110,7 +147,7 @@ class Consumer(driver.Consumer):
     """
 
     def _new_consumer_thread(self) -> driver.AIOKafkaConsumerThread:
-        return _ConsumerThread(self, loop=self.loop, beacon=self.beacon)
+        return _ConsumerInLoop(self, loop=self.loop, beacon=self.beacon)
 
     def _new_offset(self, tp: TP) -> int | None:
         acked = self._acked[tp]
