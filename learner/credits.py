@@ -28,6 +28,11 @@ SILENCE_S = 30.0
 
 _RATE_SPAN_S = 2.0
 _LEAST_SPAN_S = 0.25
+# A worker is told nothing between two credits; what it may do meanwhile, and something
+# more, or its rate could not be seen to grow.
+_SPARE_S = 1.5 * MIN_INTERVAL_S
+_MOMENT_S = 0.4
+_LEAST_IN_MOMENT = 8  # or an accident makes a rate
 _ROUND_TRIP_SPAN_S = 30.0
 
 
@@ -67,7 +72,8 @@ class CreditWindows:
     With p = rate x round trip, the unrolls that fill the pipeline, the window is
     ``max(floor, p + min(p, room))`` unrolls beyond what has arrived: twice the pipeline
     while the limiter has room for that, and no more than the pipeline otherwise, or
-    experience would wait in the log and be stale when it is read.
+    experience would wait in the log and be stale when it is read. Where a round trip is
+    shorter than the time between credits, that time stands for the second p.
 
     Where windows are ``counted`` (on-policy, see ``schemas.flow.is_counted``) room is
     what the next updates take, and what is under way has its share of it: who has least
@@ -171,9 +177,11 @@ class CreditWindows:
         floor = self._floor(state)
         if self._fixed or self._counted:
             return floor
-        pipeline = _rate(state, now_s) * _round_trip(state, now_s)
+        rate = _rate(state, now_s)
+        pipeline = rate * _round_trip(state, now_s)
         share = max(0.0, room) / len(self._workers)
-        return max(floor, min(MAX_WINDOW, math.ceil(pipeline + min(pipeline, share))))
+        spare = max(pipeline, rate * _SPARE_S)
+        return max(floor, min(MAX_WINDOW, math.ceil(pipeline + min(spare, share))))
 
     def grant(self, now_s: float, *, room: float) -> Mapping[str, WorkerCredit]:
         """Return what to send now; empty when there is nothing new to say.
@@ -316,7 +324,20 @@ def _rate(state: _Worker, now_s: float) -> float:
         return 0.0
     steps = sum(num_steps for _, num_steps in state.arrivals)
     span_s = max(_LEAST_SPAN_S, now_s - state.arrivals[0][0])
-    return steps / state.unroll_length / span_s
+    return max(steps / span_s, _rate_of_late(state, now_s)) / state.unroll_length
+
+
+def _rate_of_late(state: _Worker, now_s: float) -> float:
+    """Return the steps per second of the last moment; 0 where too little came in it.
+
+    A window that follows what came in two seconds doubles once in two seconds.
+    """
+    count = steps = 0
+    for at_s, num_steps in reversed(state.arrivals):
+        if at_s < now_s - _MOMENT_S:
+            break
+        count, steps = count + 1, steps + num_steps
+    return steps / _MOMENT_S if count >= _LEAST_IN_MOMENT else 0.0
 
 
 def _round_trip(state: _Worker, now_s: float) -> float:

@@ -265,6 +265,21 @@ def test_auto_window_reaches_the_rate_of_the_worker(round_trip_s, rate, least):
     assert rate * round_trip_s <= window <= MAX_WINDOW
 
 
+def test_a_window_opens_within_moments():
+    # Doubling in each two seconds that rates were measured over it took 10; without
+    # what comes between two credits it stayed at a third.
+    window, _ = _pipeline(windows(), 0.05, 300, until_s=2.0)
+    assert window >= 0.9 * 0.05 * 300
+
+
+def test_a_few_unrolls_that_come_together_make_no_rate():
+    credit = windows()
+    _pipeline(credit, 0.5, 2, until_s=10.0)
+    for step in range(25, 31):
+        credit.arrived("w0", 1, step * T, T, 10.0)
+    assert credit.window("w0", 10.0, room=99.0) <= 10  # not 30
+
+
 def test_a_window_holds_two_pipelines_with_room_and_one_without():
     credit = windows()
     _pipeline(credit, 0.2, 50, until_s=10.0)  # 10 unrolls fill it
