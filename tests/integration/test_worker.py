@@ -48,6 +48,7 @@ from schemas.topics import (
     TRAJECTORIES,
 )
 from tests.unit.envs.graphs import RUN_ID, graph_record, linear_q, version_record
+from tests.unit.envs.tables import Sunset
 from tests.unit.envs.trial import PATIENCE_S, Trial, check_streams, until
 
 pytestmark = pytest.mark.kafka
@@ -425,6 +426,34 @@ def test_an_environment_that_gives_no_numbers_is_told_of_and_counted(trial):
     assert event.severity == "warning"
     wanted = r"environment 0: the reward of step \d+ is nan; ([\d,]+) of \1 steps"
     assert re.match(wanted, event.reason), event.reason
+
+
+@pytest.mark.parametrize("codec", ["jpegxl", "webp"])
+def test_what_a_lossy_codec_takes_from_pictures_is_no_more_than_is_told(trial, codec):
+    packed = {"encoding": {"default": codec, "quality": 80}}
+    t = trial(env={"id": "Sunset-v0"}, workers=WORKERS | packed, flow=FREE)
+    child = t.start()
+
+    def told():
+        return [r for r in t.records(EVENTS) if r.kind == "lossy-encoding"]
+
+    event, *_ = until(told, by=child)
+    until(lambda: len(t.unrolls()) >= 4, by=child)
+    found = re.search(
+        r"largest error (\d+) of 255, ([\d.]+)% of the bytes", event.reason
+    )
+    assert found, event.reason
+    errors, sizes = [], []
+    for unroll in t.unrolls()[:4]:  # those that were looked at
+        tensor = unroll.observations[""]
+        assert tensor.encoding == codec.upper()
+        steps = range(unroll.first_step, unroll.first_step + unroll.num_steps + 1)
+        shown = np.array([Sunset.picture(step) for step in steps], np.int16)
+        errors.append(np.abs(tensor.array() - shown[:, None]).max())
+        sizes.append(len(tensor.data) / tensor.array().nbytes)
+    assert 0 < max(errors) == int(found[1])
+    assert 100 * max(sizes) == pytest.approx(float(found[2]), abs=0.05)
+    assert event.severity == "warning" and max(sizes) < 0.5
 
 
 def test_steps_are_counted_as_usable_while_their_unroll_is_under_way(trial):

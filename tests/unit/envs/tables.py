@@ -285,6 +285,29 @@ class Picture(gymnasium.Env):
         return picture
 
 
+class Sunset(gymnasium.Env):
+    """A smooth picture that has gone a column further with each step; never ends."""
+
+    observation_space = spaces.Box(0, 255, (48, 64, 3), np.uint8)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.picture(0), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self.picture(self.steps), 1.0, False, False, {}
+
+    @staticmethod
+    def picture(steps):
+        rows = np.arange(48)[:, None, None]
+        columns = (np.arange(64)[None, :, None] + steps) % 64
+        light = 127 * (1 + np.sin(2 * np.pi * columns / 64 + np.arange(3)))
+        return (light * rows / 48).astype(np.uint8)
+
+
 class NotSupported(gymnasium.Env):
     """Has a field that no record can carry."""
 
@@ -310,6 +333,7 @@ for _name, _entry, _vector in [
     ("E3Undeclared", None, E3Undeclared),
     ("StepCount", StepCount, None),
     ("Picture", Picture, None),
+    ("Sunset", Sunset, None),
     ("Misbehaving", Misbehaving, None),
     ("NanEnds", NanEnds, None),
     ("OddRewards", OddRewards, None),
