@@ -430,7 +430,7 @@ def test_an_environment_that_gives_no_numbers_is_told_of_and_counted(trial):
 
 @pytest.mark.parametrize("codec", ["jpegxl", "webp"])
 def test_what_a_lossy_codec_takes_from_pictures_is_no_more_than_is_told(trial, codec):
-    packed = {"encoding": {"default": codec, "quality": 80}}
+    packed = {"encoding": {"fields": {"": codec}, "quality": 80}}
     t = trial(env={"id": "Sunset-v0"}, workers=WORKERS | packed, flow=FREE)
     child = t.start()
 
