@@ -172,9 +172,9 @@ def draw(section: Section, outcomes: Outcomes, path: Path) -> None:
     colours = [_OURS if side.is_ours else _THEIRS for side, _ in found]
     names = [side.name for side, _ in found]
     axes.barh(names, medians, xerr=reach, color=colours, ecolor="#24292f")
-    for at, value in enumerate(medians):
+    for at, (_, spread) in enumerate(found):
         axes.annotate(
-            f" {value:,.{figure.digits}f}", (value, at), xytext=(4, 0),
+            f" {spread.median:,.{figure.digits}f}", (spread.high, at), xytext=(4, 0),
             textcoords="offset points", va="center", fontsize=9,
         )  # fmt: skip
     axes.invert_yaxis()
@@ -182,7 +182,8 @@ def draw(section: Section, outcomes: Outcomes, path: Path) -> None:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     axes.locator_params(axis="x", nbins=6)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title(f"{section.title}: {figure.title}", loc="left", fontsize=10)
+    # Of the whole picture and not of the axes, beside which names stand.
+    picture.suptitle(f"{section.title}: {figure.title}", x=0.01, ha="left", fontsize=10)
     picture.tight_layout()
     picture.savefig(path)
     pyplot.close(picture)
