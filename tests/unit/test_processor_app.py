@@ -191,7 +191,7 @@ def test_after_a_rebalance_all_is_read_again_also_where_nothing_is_committed() -
             assignment=lambda: {("t", 0), ("t", 1), ("t", 2)},
         )
         thread: Any = SimpleNamespace(_ensure_consumer=lambda: consumer)
-        found = await transport._ConsumerThread._seek_back(thread)
+        found = await transport._ConsumerInLoop._seek_back(thread)
         assert found == await seek_to_committed()
         return sorted(sought)
 
