@@ -197,6 +197,10 @@ class Worker:
         arrays = rollout.collect(self._actor, self._num_steps, self._must_stop)
         is_last = self._stop.is_set()
         longest = stream.send(arrays, end=is_last)
+        if self._refusals:
+            # The client sends together what waits together, and the broker takes a
+            # whole batch for one record: alone, halves of what was too large fit.
+            self._deliveries.settle(_SETTLE_S)
         if longest < arrays.num_steps:
             self._num_steps = longest
         self._report.add(arrays)

@@ -540,8 +540,6 @@ def test_a_control_record_that_cannot_be_read_is_reported_not_fatal(trial):
     assert run_beside(t, play) == EXIT_OK
 
 
-# Beside others a second refusal comes in every other run: to be found out why.
-@pytest.mark.flaky(reruns=8)
 def test_a_record_refused_for_its_size_is_kept_and_the_stream_begins_anew(trial):
     """The topic takes less than the worker thinks: 8 envs x 256 steps are 90 kB."""
     t = trial(workers=WORKERS | {"unrollLength": 256})
@@ -554,18 +552,17 @@ def test_a_record_refused_for_its_size_is_kept_and_the_stream_begins_anew(trial)
     (letter, *_) = t.records(DEAD_LETTERS)
     assert letter.source.topic == t.context().topic(TRAJECTORIES)
     assert letter.value_bytes > len(letter.value) == 64_000
-    refusals = [r.kind for r in t.records(EVENTS)].count("unroll-refused")
-    assert 1 <= refusals <= 2  # a second time on a fast machine: halved once more
+    assert [r.kind for r in t.records(EVENTS)].count("unroll-refused") == 1
     refused, *_, last = points(t)
     assert last.incarnation > refused.incarnation
     of_refused = [p for p in points(t) if p.incarnation == refused.incarnation][-1]
-    newest = {p.incarnation: p.values["dead_letters"] for p in points(t)}
-    assert sum(newest.values()) == len(t.messages(DEAD_LETTERS)) >= refusals
+    letters = of_refused.values["dead_letters"]
+    assert letters == len(t.messages(DEAD_LETTERS)) > 0
     assert of_refused.values["undelivered_steps"] > 0
     assert last.values["dead_letters"] == last.values["undelivered_steps"] == 0
     unrolls = t.unrolls()
     # The last one is as long as there was time for.
-    assert {u.num_steps for u in unrolls if not u.end_of_stream} <= {128, 64}
+    assert {u.num_steps for u in unrolls if not u.end_of_stream} <= {128}
     assert max(u.num_steps for u in unrolls) <= 128
     assert unrolls[0].incarnation > t.messages(MEMBERS)[0].offset
     check_streams(unrolls)
