@@ -1,8 +1,7 @@
 """An array <-> its differences from one vector step to the next, bit for bit.
 
 Along the first axis each row is XORed with the one before it: what stands still becomes
-zeros. Then the first bytes of all numbers come together, then the second ones, and so
-on: signs and exponents, which hardly change, compress apart from digits that do.
+zeros. Then bytes are put by their place, see `schemas.byte_places`.
 XOR and not subtraction: on floats and on frames it comes out smaller.
 """
 
@@ -11,6 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
+from schemas.byte_places import by_number, by_place
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Words = np.ndarray[Any, np.dtype[Any]]
@@ -28,7 +29,7 @@ def differences(array: Array) -> Array:
     words = _words(array)
     found = words.copy()
     np.bitwise_xor(words[1:], words[:-1], out=found[1:])
-    return _by_place(found)
+    return by_place(found.reshape(-1).view(np.uint8), found.itemsize)
 
 
 def accumulated(data: bytes, dtype: str, shape: tuple[int, ...]) -> Array:
@@ -41,7 +42,8 @@ def accumulated(data: bytes, dtype: str, shape: tuple[int, ...]) -> Array:
     """
     rows = shape[0] if shape else 1
     word = _word(dtype)
-    words = _by_number(data, word.itemsize).view(word).reshape(rows, -1)
+    found = by_number(np.frombuffer(data, np.uint8), word.itemsize)
+    words = found.view(word).reshape(rows, -1)
     if words.nbytes < _WIDE_BYTES * rows:
         words = np.bitwise_xor.accumulate(words, axis=0)
     else:
@@ -61,20 +63,3 @@ def _words(array: Array) -> Words:
     rows = array.shape[0] if array.shape else 1
     flat = np.ascontiguousarray(array).reshape(-1)
     return flat.view(_word(array.dtype.str)).reshape(rows, -1)
-
-
-def _by_place(words: Words) -> Array:
-    """Return all first bytes, then all second ones, ..."""
-    size = words.itemsize
-    if size == 1:
-        return words.reshape(-1)
-    places = words.reshape(-1).view("u1").reshape(-1, size).T
-    return np.ascontiguousarray(places).reshape(-1)
-
-
-def _by_number(data: bytes, size: int) -> Array:
-    """Undo ``_by_place``; [bytes]."""
-    found = np.frombuffer(data, "u1")
-    if size == 1:
-        return found
-    return np.ascontiguousarray(found.reshape(size, -1).T).reshape(-1)

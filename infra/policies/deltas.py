@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import zstandard
 
 from infra.policies.errors import PolicyDamaged
+from schemas.byte_places import by_number, by_place
+from schemas.compression import zstd, zstd_opened
+from schemas.errors import SchemaError
 from schemas.records import PolicyVersion
-from schemas.tensors import Array
 
-_LEVEL = 1
 # Bytes of a float32: those of the same place lie together, the equal ones in runs.
 _WIDTH = 4
 
@@ -22,7 +22,7 @@ def delta_of(data: bytes, keyframe: bytes) -> bytes:
     The bits that differ, byte by byte of each number, compressed.
     """
     differing = np.frombuffer(data, np.uint8) ^ np.frombuffer(keyframe, np.uint8)
-    return zstandard.ZstdCompressor(_LEVEL).compress(_shuffled(differing).tobytes())
+    return zstd(by_place(differing, _WIDTH).data)
 
 
 def apply_delta(delta: bytes, keyframe: bytes) -> bytes:
@@ -33,15 +33,14 @@ def apply_delta(delta: bytes, keyframe: bytes) -> bytes:
     """
     size = len(keyframe)
     try:
-        # No more than there can be, whatever somebody may have written there.
-        found = zstandard.ZstdDecompressor().decompress(delta, max_output_size=size)
-    except zstandard.ZstdError as exc:
+        found = zstd_opened(delta, size)
+    except SchemaError as exc:
         raise PolicyDamaged(f"delta of a policy: {exc}") from exc
     if len(found) != size:
         raise PolicyDamaged(
             f"delta of a policy: expected {size} bytes, found {len(found)}"
         )
-    differing = _unshuffled(np.frombuffer(found, np.uint8))
+    differing = by_number(np.frombuffer(found, np.uint8), _WIDTH)
     return (differing ^ np.frombuffer(keyframe, np.uint8)).tobytes()
 
 
@@ -57,15 +56,3 @@ def keyframe_of(version: PolicyVersion) -> PolicyVersion | None:
         keyframe_offsets=(),
         keyframe_sha256="",
     )
-
-
-def _shuffled(values: Array) -> Array:
-    whole = len(values) // _WIDTH * _WIDTH
-    planes = values[:whole].reshape(-1, _WIDTH).T.ravel()
-    return np.concatenate([planes, values[whole:]])
-
-
-def _unshuffled(values: Array) -> Array:
-    whole = len(values) // _WIDTH * _WIDTH
-    numbers = values[:whole].reshape(_WIDTH, -1).T.ravel()
-    return np.concatenate([numbers, values[whole:]])

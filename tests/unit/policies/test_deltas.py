@@ -33,6 +33,13 @@ def test_what_stays_the_same_costs_next_to_nothing():
     assert len(delta_of(keyframe, keyframe)) < 100
 
 
+def claiming(size):
+    """The begin of a frame that says how large it will be."""
+    frame = zstandard.ZstdCompressor().compressobj(size=size)
+    begin = frame.compress(b"\x00" * 39)
+    return begin + frame.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+
+
 @pytest.mark.parametrize(
     "delta",
     [
@@ -42,6 +49,7 @@ def test_what_stays_the_same_costs_next_to_nothing():
         zstandard.compress(b"\x00" * 41),
         zstandard.compress(b"\x00" * (1 << 24)),  # a bomb
         delta_of(b"a" * 40, b"b" * 40)[:-1],
+        claiming(1 << 50),
     ],
 )
 def test_what_is_no_delta_of_this_keyframe_is_refused(delta):
