@@ -13,7 +13,7 @@ from infra.errors import TopicError
 from infra.kafka.clients import make_consumer
 from infra.kafka.reading import OUT_OF_RANGE, raw_until, to_message, watermarks
 from infra.policies.deltas import apply_delta, keyframe_of
-from infra.policies.errors import PolicyDamaged, PolicyGone
+from infra.policies.errors import PolicyDamaged, replaced
 from infra.policies.tensor_header import count_numbers
 from infra.settings import Settings
 from schemas.codec import decode
@@ -24,6 +24,7 @@ from schemas.topics import POLICY_CHUNKS, topic_name
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TIMEOUT_S = 10.0
+_CHUNK = "a chunk of a policy"
 
 
 def cut(
@@ -145,7 +146,7 @@ class ChunkReader:
         consumer = self._open()
         first, end = wanted[0], wanted[-1] + 1
         if end > watermarks(consumer, topic, 0, _TIMEOUT_S)[1]:
-            raise _gone(f"{topic}[0]@{end - 1}")  # the topic was made anew
+            raise replaced(f"{topic}[0]@{end - 1}", _CHUNK)  # the topic was made anew
         consumer.assign([TopicPartition(topic, 0, first)])
         try:
             for raw in raw_until(
@@ -156,7 +157,7 @@ class ChunkReader:
                     yield self._decode(raw, version)
                 if not wanted:
                     return
-            raise _gone(f"{topic}[0]@{wanted[0]}")
+            raise replaced(f"{topic}[0]@{wanted[0]}", _CHUNK)
         finally:
             # Else the client reads on, and holds what nobody asks for.
             consumer.unassign()
@@ -182,15 +183,7 @@ class ChunkReader:
         return chunk
 
 
-def _gone(where: str) -> PolicyGone:
-    return PolicyGone(
-        f"{where}: expected a chunk of a policy, found it gone: a newer one has taken "
-        "its place since",
-        "try again",
-    )
-
-
 def _gone_or_unreadable(topic: str, partition: int, error: KafkaError) -> TopicError:
     if error.code() in OUT_OF_RANGE:
-        raise _gone(f"{topic}[{partition}]")
+        raise replaced(f"{topic}[{partition}]", _CHUNK)
     return TopicError(f"{topic}[{partition}] cannot be read: {error.str()}")

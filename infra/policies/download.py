@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from infra.errors import OffsetError
 from infra.kafka.reading import read_to_end
 from infra.policies.chunks import ChunkReader, whole
-from infra.policies.errors import PolicyDamaged, PolicyGone
+from infra.policies.errors import PolicyDamaged, replaced
 from infra.policies.shelf import Kept
 from infra.settings import Settings
 from schemas.codec import decode
@@ -67,11 +67,7 @@ def check_sha256(what: str, data: bytes, expected: str) -> None:
 
 def _read(settings: Settings, where: SourceRef, kind: type[Record]) -> Record:
     """Return the record at an address."""
-    gone = PolicyGone(
-        f"{where}: expected a {kind.__name__}, found it gone: a newer one has taken "
-        "its place since",
-        "try again",
-    )
+    gone = replaced(where, f"a {kind.__name__}")
     found: Any = read_to_end(settings, where.topic, where.partition, where.offset)
     with closing(found) as messages:
         try:

@@ -13,3 +13,12 @@ class PolicyGone(NoPolicy):
 
 class PolicyDamaged(RollstreamError):
     """What the topic holds is not what was published."""
+
+
+def replaced(where: object, what: str) -> PolicyGone:
+    """Return the error of who finds something else at an address, or nothing."""
+    return PolicyGone(
+        f"{where}: expected {what}, found it gone: a newer one has taken its place "
+        "since",
+        "try again",
+    )
