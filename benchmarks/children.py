@@ -65,6 +65,20 @@ def run_child(
     return output.read_text()
 
 
+def output_of(command: Sequence[str], failure: Callable[[str], RollstreamError]) -> str:
+    """Run a short command to its end and return what it printed.
+
+    Raises:
+        RollstreamError: what ``failure`` makes of its exit code and last words.
+    """
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        words = said[-1] if said else "nothing said"
+        raise failure(f"exit code {done.returncode}: {words}")
+    return done.stdout
+
+
 def _follow(
     child: subprocess.Popen[bytes], log: Path, show: Callable[[str], None]
 ) -> None:

@@ -6,9 +6,6 @@ encoding, ``seconds`` of each rate, and the ``directory`` of recorded frames.
 
 from __future__ import annotations
 
-import importlib.metadata
-import json
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,6 +14,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from benchmarks.beside.scripts.job import do_job, found
 from producers.packing import MEASURED_UNROLLS, Packing
 from schemas.encoding_spec import EncodingSpec
 from schemas.tensors import Array, Tensor
@@ -63,15 +61,15 @@ def kinds(directory: Path) -> dict[str, Unrolls]:
 def measure(job: Mapping[str, Any]) -> dict[str, float]:
     """Return the figures of one encoding."""
     images = {CAMERA: job["images"]} if job["images"] else {}
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for kind, unrolls in kinds(Path(job["directory"])).items():
         if images and kind == "structured":  # it is no image
             continue
         spec = EncodingSpec(
             default=job["default"], fields=images, quality=job["quality"]
         )
-        found |= _figures(kind, unrolls, Packing(spec), job["seconds"])
-    return found
+        figures |= _figures(kind, unrolls, Packing(spec), job["seconds"])
+    return figures
 
 
 def _figures(
@@ -83,15 +81,15 @@ def _figures(
     raw = sum(array.nbytes for unroll in unrolls for array in unroll.values())
     size = sum(len(tensor.data) for each in packed for tensor in each.values())
     states = len(unrolls) * ROWS * ENVS
-    found = {
+    figures = {
         f"{kind}_kb": size / states / 1000,
         f"{kind}_share": 100 * size / raw,
         f"{kind}_encode_mb_per_s": _rate(lambda: _pack(packing, unrolls), raw, seconds),
         f"{kind}_decode_mb_per_s": _rate(lambda: _open(packed), raw, seconds),
     }
     if packing.losses:
-        found["psnr_db"] = min(loss.psnr_db for loss in packing.losses.values())
-    return found
+        figures["psnr_db"] = min(loss.psnr_db for loss in packing.losses.values())
+    return figures
 
 
 def _pack(packing: Packing, unrolls: Unrolls) -> None:
@@ -120,13 +118,5 @@ def _rate(act: Callable[[], None], size_bytes: int, seconds: float) -> float:
     return size_bytes / best_s / 1e6
 
 
-def main() -> None:
-    """Measure what the command line names."""
-    job = json.loads(Path(sys.argv[1]).read_text())
-    versions = {name: importlib.metadata.version(name) for name in _NAMES}
-    found = {"figures": measure(job), "versions": versions}
-    Path(sys.argv[2]).write_text(json.dumps(found))
-
-
 if __name__ == "__main__":
-    main()
+    do_job(lambda job: found(measure(job), *_NAMES))

@@ -31,17 +31,9 @@ from benchmarks.past_records import (
     template,
 )
 from benchmarks.past_replay import measure_replay
-from benchmarks.pipeline import delete_experiment_topics
-from infra.control.experiments import (
-    forget_experiment,
-    new_run_id,
-    publish_experiment,
-)
-from infra.control.members import ensure_experiment_topics
+from benchmarks.published import bench_sender, published
 from infra.control.role_environment import role_environment
 from infra.errors import RollstreamError
-from infra.kafka.clients import make_producer
-from infra.kafka.delivery import Sender
 from infra.settings import Settings
 from schemas.codec import encode
 from schemas.experiment import Experiment, from_values
@@ -121,12 +113,8 @@ def measure(settings: Settings, name: str, kind: Kind) -> dict[str, Any]:
 def record(settings: Settings, name: str, kind: Kind, closing: ExitStack) -> Recording:
     """Publish an experiment and send its trajectories, as its workers would."""
     experiment = _experiment(f"bench-{name}-{time.time_ns() // 1_000_000}")
-    ensure_experiment_topics(settings, experiment)
-    closing.callback(delete_experiment_topics, settings, experiment.name)
-    sender = Sender(make_producer(settings, client_id="bench"))
-    run_id = new_run_id()
-    publish_experiment(sender, experiment, run_id, -1)
-    closing.callback(forget_experiment, sender, experiment.name)
+    run_id = closing.enter_context(published(settings, experiment)).run_id
+    sender = bench_sender(settings)
     members = topic_name(MEMBERS, experiment.name)
     topic = topic_name(TRAJECTORIES, experiment.name)
     rows = env_steps = raw_bytes = log_bytes = 0

@@ -10,17 +10,9 @@ from archive.past_source import prepare, records_of
 from archive.recorded import Source
 from archive.replay import replay
 from archive.selection import Selection
-from benchmarks.pipeline import delete_experiment_topics
+from benchmarks.published import published
 from infra.control.desired import PublishedExperiment
-from infra.control.experiments import (
-    forget_experiment,
-    new_run_id,
-    publish_experiment,
-)
-from infra.control.members import ensure_experiment_topics
 from infra.errors import RollstreamError
-from infra.kafka.clients import make_producer
-from infra.kafka.delivery import Sender
 from infra.settings import Settings
 from schemas.experiment import Experiment, from_values
 
@@ -61,10 +53,4 @@ def _target(
     values = experiment.model_dump(mode="json", by_alias=True)
     values["metadata"]["name"] = f"bench-replay-{time.time_ns() // 1_000_000}"
     values["spec"]["workers"]["replicas"] = 0
-    target = from_values(values)
-    ensure_experiment_topics(settings, target)
-    cleaning.callback(delete_experiment_topics, settings, target.name)
-    sender = Sender(make_producer(settings, client_id="bench"))
-    published = publish_experiment(sender, target, new_run_id(), -1)
-    cleaning.callback(forget_experiment, sender, target.name)
-    return published
+    return cleaning.enter_context(published(settings, from_values(values)))

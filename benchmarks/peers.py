@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.children import output_of
 from infra.cluster.process import exclusive_lock
 from infra.errors import RollstreamError
 
@@ -103,11 +103,11 @@ def environment() -> dict[str, str]:
 
 
 def _run(peer: Peer, command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise PeerUnavailable(
-            f"{peer.name}: expected `{' '.join(command[-2:])}` to succeed, found exit "
-            f"code {done.returncode}: {said[-1] if said else 'nothing said'}",
+    def failure(found: str) -> PeerUnavailable:
+        return PeerUnavailable(
+            f"{peer.name}: expected `{' '.join(command[-2:])}` to succeed, found "
+            f"{found}",
             "check that the package index can be reached",
         )
+
+    output_of(command, failure)

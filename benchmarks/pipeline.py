@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -19,22 +16,14 @@ from rich.table import Table
 from benchmarks.learner_side import READY, WITHOUT_POLICY
 from benchmarks.local import running
 from benchmarks.meter import Meter, ProcessUse
-from infra.control.experiments import (
-    forget_experiment,
-    new_run_id,
-    publish_experiment,
-)
-from infra.control.members import ensure_experiment_topics
+from benchmarks.published import supervised
+from benchmarks.side_process import side_process, wait_for
 from infra.control.scheduler import Assignment
 from infra.control.supervisor import Supervisor
 from infra.errors import RollstreamError
-from infra.kafka.clients import make_producer
-from infra.kafka.delivery import Sender
-from infra.kafka.topic_admin import delete_topics
 from infra.monitoring.follow import MetricsFollower
 from infra.settings import Settings
 from schemas.experiment import Experiment, from_values
-from schemas.topics import TOPICS, topic_name
 
 _START_S = 60.0
 _SAMPLE_S = 0.25
@@ -98,21 +87,16 @@ def measure(
     """
     experiment = bench_experiment(load, flow)
     with ExitStack() as closing:
-        ensure_experiment_topics(settings, experiment)
-        closing.callback(delete_experiment_topics, settings, experiment.name)
-        sender = Sender(make_producer(settings, client_id="bench"))
-        run_id = new_run_id()
-        publish_experiment(sender, experiment, run_id, -1)
-        closing.callback(forget_experiment, sender, experiment.name)
-        logs = Path(closing.enter_context(tempfile.TemporaryDirectory()))
-        supervisor = Supervisor(settings, experiment.name, logs)
-        closing.callback(supervisor.stop)
-        side = _start_learner_side(supervisor, experiment.name, load)
-        closing.callback(_end, side)
+        supervisor, run = closing.enter_context(supervised(settings, experiment))
+        more = [] if load.has_policy else [WITHOUT_POLICY]
+        module, seconds = "benchmarks.learner_side", str(load.seconds)
+        side = closing.enter_context(
+            side_process(supervisor, module, experiment.name, seconds, *more)
+        )
         supervisor.start([Assignment("processor", 0)])
-        _wait_for_ready(side)
+        wait_for(side, READY)
         supervisor.start([Assignment("worker", i) for i in range(load.workers)])
-        follower = MetricsFollower(settings, experiment.name, run_id)
+        follower = MetricsFollower(settings, experiment.name, run.run_id)
         closing.callback(follower.close)
         pids = {a.key: pid for a, pid in supervisor.pids().items()}
         observe(pids)
@@ -153,39 +137,6 @@ def bench_experiment(load: Load, flow: str) -> Experiment:
             },
         }
     )
-
-
-def _start_learner_side(
-    supervisor: Supervisor, name: str, load: Load
-) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "benchmarks.learner_side",
-            name,
-            str(load.seconds),
-            *([] if load.has_policy else [WITHOUT_POLICY]),
-        ],
-        env=supervisor.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def _wait_for_ready(side: subprocess.Popen[str]) -> None:
-    line = side.stdout.readline() if side.stdout else ""
-    if line.strip() != READY:
-        raise RollstreamError(
-            f"bench: expected the learner side to say {READY}, found {line!r}"
-        )
-
-
-def _end(side: subprocess.Popen[str]) -> None:
-    side.kill()
-    side.communicate()
 
 
 def _wait(
@@ -240,11 +191,6 @@ def check_roles(supervisor: Supervisor) -> None:
         raise RollstreamError(
             f"bench: {gone.assignment.key} ended with {gone.code}: {gone.last_line}"
         )
-
-
-def delete_experiment_topics(settings: Settings, name: str) -> None:
-    """Delete what was measured with."""
-    delete_topics(settings, [topic_name(t, name) for t in TOPICS if t.per_experiment])
 
 
 def show(console: Console, load: Load, flow: str, found: dict[str, Any]) -> None:

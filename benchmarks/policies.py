@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.local import running
-from benchmarks.pipeline import check_roles, delete_experiment_topics
+from benchmarks.pipeline import check_roles
 from benchmarks.policy_adoptions import Adoptions, Reached
 from benchmarks.policy_side import READY
+from benchmarks.published import supervised
+from benchmarks.side_process import side_process, wait_for
 from benchmarks.startup import percentiles
-from infra.control.experiments import (
-    forget_experiment,
-    new_run_id,
-    publish_experiment,
-)
-from infra.control.members import ensure_experiment_topics
 from infra.control.scheduler import Assignment
 from infra.control.supervisor import Supervisor
 from infra.errors import RollstreamError
-from infra.kafka.clients import make_producer
-from infra.kafka.delivery import Sender
 from infra.settings import Settings
 from schemas.experiment import Experiment, from_values
 from schemas.sizes import POLICY_INLINE_BYTES
@@ -101,17 +91,12 @@ def measure(
     """Publish to real workers; return the figures."""
     experiment = bench_experiment(SIZES[size], precision, workers)
     with ExitStack() as closing:
-        ensure_experiment_topics(settings, experiment)
-        closing.callback(delete_experiment_topics, settings, experiment.name)
-        sender = Sender(make_producer(settings, client_id="bench"))
-        publish_experiment(sender, experiment, new_run_id(), -1)
-        closing.callback(forget_experiment, sender, experiment.name)
-        logs = Path(closing.enter_context(tempfile.TemporaryDirectory()))
-        supervisor = Supervisor(settings, experiment.name, logs)
-        closing.callback(supervisor.stop)
-        side = _start_side(supervisor, experiment.name, load.versions)
-        closing.callback(_end, side)
-        _say(side, READY)
+        supervisor, _ = closing.enter_context(supervised(settings, experiment))
+        told = (experiment.name, str(load.versions), str(INTERVAL_S))
+        side = closing.enter_context(
+            side_process(supervisor, "benchmarks.policy_side", *told)
+        )
+        wait_for(side, READY)
         adoptions = Adoptions(settings, experiment.name)
         closing.callback(adoptions.close)
         supervisor.start([Assignment("worker", i) for i in range(workers)])
@@ -157,35 +142,6 @@ def bench_experiment(size: Size, precision: str, workers: int) -> Experiment:
             },
         }
     )
-
-
-def _start_side(
-    supervisor: Supervisor, name: str, versions: int
-) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [
-            sys.executable, "-m", "benchmarks.policy_side",
-            name, str(versions), str(INTERVAL_S),
-        ],
-        env=supervisor.environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    )  # fmt: skip
-
-
-def _say(side: subprocess.Popen[str], expected: str) -> None:
-    line = side.stdout.readline() if side.stdout else ""
-    if line.strip() != expected:
-        raise RollstreamError(f"bench: expected {expected!r}, found {line!r}")
-
-
-def _end(side: subprocess.Popen[str]) -> None:
-    if side.poll() is None:
-        side.kill()
-    side.communicate()
 
 
 def _follow(

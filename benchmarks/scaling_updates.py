@@ -5,15 +5,12 @@ On one thread, as `OMP_NUM_THREADS` of the process says.
 
 from __future__ import annotations
 
-import importlib.metadata
-import json
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.beside.scripts.job import do_job, found
 from infra.planning.network_cost import gradient_steps, training_flops
 from learner.algorithms import build
 from learner.algorithms.base import Algorithm
@@ -83,25 +80,17 @@ def measure(job: dict[str, Any]) -> dict[str, float]:
     algorithm, batch_size = job["algorithm"], job["batch_size"]
     env, wanted = environment(algorithm), spec(algorithm, job["hidden"], batch_size)
     made = build(env, wanted)
-    found = update_us(made, sample(algorithm, batch_size), job["seconds"])
+    took_us = update_us(made, sample(algorithm, batch_size), job["seconds"])
     (action,) = env.action
     return {
         "hidden": job["hidden"],
         "batch_size": batch_size,
         "training_flops": training_flops(wanted.learner, env.observation, action),
         "gradient_steps": gradient_steps(wanted.learner),
-        "update_us": round(found, 1),
-        "us_per_row": round(found / batch_size, 3),
+        "update_us": round(took_us, 1),
+        "us_per_row": round(took_us / batch_size, 3),
     }
 
 
-def main() -> None:
-    """Measure ``JOB FOUND``, as sides of ours do."""
-    job, found = map(Path, sys.argv[1:])
-    figures = measure(json.loads(job.read_text()))
-    versions = {"torch": importlib.metadata.version("torch")}
-    found.write_text(json.dumps({"figures": figures, "versions": versions}))
-
-
 if __name__ == "__main__":
-    main()
+    do_job(lambda job: found(measure(job), "torch"))

@@ -6,7 +6,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,24 +18,13 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.local import running
-from benchmarks.pipeline import (
-    Load,
-    bench_experiment,
-    check_roles,
-    delete_experiment_topics,
-)
-from infra.control.experiments import (
-    forget_experiment,
-    new_run_id,
-    publish_experiment,
-)
-from infra.control.members import ensure_experiment_topics
+from benchmarks.pipeline import Load, bench_experiment, check_roles
+from benchmarks.published import published
 from infra.control.scheduler import FORKED, Assignment
 from infra.control.spawning import ExecSpawner, ForkServerSpawner, Spawner
 from infra.control.supervisor import Supervisor
 from infra.errors import RollstreamError
-from infra.kafka.clients import Traffic, make_consumer, make_producer
-from infra.kafka.delivery import Sender
+from infra.kafka.clients import Traffic, make_consumer
 from infra.kafka.reading import end_offsets
 from infra.settings import Settings
 from producers.environments import make_environments
@@ -114,14 +103,8 @@ def _experiment(settings: Settings, envs: int) -> Iterator[tuple[str, Path]]:
     """An experiment without processes: its name, and where logs go."""
     load = Load(1, envs, unroll=32, n_step=3, seconds=0.0, rate=0.0, flow="credit")
     experiment = bench_experiment(load, "credit")
-    with ExitStack() as closing:
-        ensure_experiment_topics(settings, experiment)
-        closing.callback(delete_experiment_topics, settings, experiment.name)
-        sender = Sender(make_producer(settings, client_id="bench"))
-        publish_experiment(sender, experiment, new_run_id(), -1)
-        closing.callback(forget_experiment, sender, experiment.name)
-        logs = Path(closing.enter_context(tempfile.TemporaryDirectory()))
-        yield experiment.name, logs
+    with published(settings, experiment), tempfile.TemporaryDirectory() as logs:
+        yield experiment.name, Path(logs)
 
 
 def _start_workers(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +14,22 @@ from infra.settings import load_settings
 from rollstream.options import Json
 
 bench = typer.Typer(help="Measure this machine with the production code.")
+
+Out = Annotated[
+    Path | None, typer.Option(help="Where outcomes go; those that are there are kept.")
+]
+Page = Annotated[
+    Path | None, typer.Option(help="A Markdown file whose tables are to be these.")
+]
+
+
+@contextmanager
+def _refusing(option: str) -> Iterator[None]:
+    """What is not found is the option's fault: exit code 2, with what there is."""
+    try:
+        yield
+    except ValueError as exc:
+        raise typer.BadParameter(str(exc), param_hint=option) from exc
 
 
 @bench.command(
@@ -82,10 +100,7 @@ def bench_learning(
         bool, typer.Option(help="One seed of the short tasks only.")
     ] = False,
     seeds: Annotated[int, typer.Option(min=1, help="How many of each.")] = 3,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Where outcomes go; those that are there are kept."),
-    ] = None,
+    out: Out = None,
     as_json: Json = False,
 ) -> None:
     """Learn sample tasks with the whole pipeline, and beside it with other libraries.
@@ -98,10 +113,8 @@ def bench_learning(
     from benchmarks.learning.tasks import chosen
 
     settings = load_settings()
-    try:
+    with _refusing("--task"):
         tasks = chosen(task or [], quick=quick)
-    except ValueError as exc:
-        raise typer.BadParameter(str(exc), param_hint="--task") from exc
     numbers = range(1, 2 if quick else seeds + 1)
     plan = Plan(tasks, numbers, out or settings.data_dir / "learning")
     run_bench(settings, plan, Console(stderr=as_json), as_json=as_json)
@@ -116,14 +129,8 @@ def bench_beside(
         bool, typer.Option(help="One short round of each: a first impression.")
     ] = False,
     rounds: Annotated[int, typer.Option(min=1, help="Of each section.")] = 5,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Where outcomes go; those that are there are kept."),
-    ] = None,
-    page: Annotated[
-        Path | None,
-        typer.Option(help="A Markdown file whose tables are to be these."),
-    ] = None,
+    out: Out = None,
+    page: Page = None,
     as_json: Json = False,
 ) -> None:
     """Do the same work as other libraries, and as plain Kafka, taking turns.
@@ -136,10 +143,8 @@ def bench_beside(
     from benchmarks.beside.sections import chosen
 
     settings = load_settings()
-    try:
+    with _refusing("--section"):
         sections = chosen(section or [])
-    except ValueError as exc:
-        raise typer.BadParameter(str(exc), param_hint="--section") from exc
     directory = out or settings.data_dir / ("beside-quick" if quick else "beside")
     plan = Plan(sections, 1 if quick else rounds, directory, quick, page)
     run_bench(settings, plan, Console(stderr=as_json), as_json=as_json)
@@ -159,17 +164,11 @@ def bench_scaling(
         typer.Option(help="A short look at both ends of each: a first impression."),
     ] = False,
     rounds: Annotated[int, typer.Option(min=1, help="Of each point.")] = 1,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Where outcomes go; those that are there are kept."),
-    ] = None,
+    out: Out = None,
     picture: Annotated[
         Path | None, typer.Option(help="Where the picture goes; else with outcomes.")
     ] = None,
-    page: Annotated[
-        Path | None,
-        typer.Option(help="A Markdown file whose tables are to be these."),
-    ] = None,
+    page: Page = None,
     as_json: Json = False,
 ) -> None:
     """Measure what a step costs as one thing at a time grows, by role.
@@ -181,10 +180,8 @@ def bench_scaling(
     from benchmarks.scaling import chosen, run_bench
 
     settings = load_settings()
-    try:
+    with _refusing("--axis"):
         sections = chosen(axis or [], quick=quick)
-    except ValueError as exc:
-        raise typer.BadParameter(str(exc), param_hint="--axis") from exc
     directory = out or settings.data_dir / ("scaling-quick" if quick else "scaling")
     plan = Plan(sections, 1 if quick else rounds, directory, quick, page)
     drawn = picture or directory / "scaling.png"

@@ -34,8 +34,8 @@ _HEADER_BYTES = 64 << 10
 _ROW_BYTES = 8 + 3 + 3 * 4
 # Of an environment: its episode's number, and the value of its last observation.
 _ENV_BYTES = 8 + 4
-# What a batch adds to a row: return, discount, steps to bootstrap from, priority.
-_RETURN_BYTES = 4 * 4
+RETURN_BYTES = 4 * 4
+"""What a batch adds to a row: return, discount, steps to bootstrap from, priority."""
 
 
 def field_bytes(field: SpaceField) -> int:
@@ -78,7 +78,7 @@ def fits_record(unroll_bytes: int, rows: int) -> bool:
         unroll_bytes: of the record.
         rows: T·B.
     """
-    batch_bytes = unroll_bytes + rows * _RETURN_BYTES + _HEADER_BYTES
+    batch_bytes = unroll_bytes + rows * RETURN_BYTES + _HEADER_BYTES
     return unroll_bytes <= MAX_UNROLL_BYTES and batch_bytes <= MAX_BATCH_BYTES
 
 
@@ -125,6 +125,6 @@ def _steps_within(seen: int, acted: int, num_envs: int) -> int:
     row = num_envs * (seen + acted + _ROW_BYTES)
     in_unroll = (MAX_UNROLL_BYTES - once) // row
     in_batch = (MAX_BATCH_BYTES - _HEADER_BYTES - once) // (
-        row + num_envs * _RETURN_BYTES
+        row + num_envs * RETURN_BYTES
     )
     return min(in_unroll, in_batch)

@@ -6,7 +6,6 @@ same time, until they are ended; what is counted is what the log and the readers
 
 from __future__ import annotations
 
-import importlib.metadata
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
@@ -15,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.beside.perf_output import carried_bytes_per_s
+from benchmarks.beside.scripts.job import versions_of
 from benchmarks.beside.section import Figure, Goal, Measured, Place, Section, Side
 from benchmarks.children import ChildFailed, last_line
 from benchmarks.pipeline import Load
@@ -25,6 +25,7 @@ from infra.kafka.clients import make_admin
 from infra.kafka.offsets import END, ask_offsets
 from infra.kafka.topic_admin import TopicConfig, delete_topics, ensure_topics
 from infra.settings import Settings
+from schemas.sizes import RETURN_BYTES
 
 OURS, TWICE, ONCE = (
     "rollstream",
@@ -36,10 +37,8 @@ ENDLESS = "1000000000"
 
 _STEPS = 32 * 256
 _ROW_BYTES = 44
-_RETURN_BYTES = 16
-"""What n-step returns add to a row: see schemas/sizes.py."""
 UNROLL_BYTES = _STEPS * _ROW_BYTES
-BATCH_BYTES = _STEPS * (_ROW_BYTES + _RETURN_BYTES)
+BATCH_BYTES = _STEPS * (_ROW_BYTES + RETURN_BYTES)
 
 _PARTITIONS = 8
 _START_S = 30.0
@@ -90,7 +89,7 @@ def pipeline_bytes_per_s(
     valid_share: float,
 ) -> float:
     """Return what is written to both topics; steps are valid rows, rows have sizes."""
-    batch_bytes = bytes_per_step + _RETURN_BYTES / valid_share
+    batch_bytes = bytes_per_step + RETURN_BYTES / valid_share
     return worker_steps_per_s * bytes_per_step + ready_steps_per_s * batch_bytes
 
 
@@ -216,8 +215,7 @@ def _written(settings: Settings, streams: list[Stream]) -> int:
 
 
 def _versions() -> dict[str, str]:
-    names = ("rollstream", "confluent-kafka")
-    return {name: importlib.metadata.version(name) for name in names}
+    return versions_of("rollstream", "confluent-kafka")
 
 
 BROKER_LIMIT = Section(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from typing import Any
 
 from benchmarks.beside.peer_side import SCRIPTS, peer_side
+from benchmarks.beside.scripts.job import versions_of
 from benchmarks.beside.scripts.recorded_frames import ENVS, FRAME_BYTES, FRAMES_ENV
 from benchmarks.beside.section import OURS, Figure, Goal, Measured, Place, Section, Side
 from benchmarks.peers import Peer
@@ -49,8 +49,7 @@ def ours(name: str, encoding: str) -> Side:
             has_policy=False,
         )
         found = measure_pipeline(settings, load, "credit", dict(place.services))
-        versions = {name: importlib.metadata.version(name) for name in _NAMES}
-        return Measured(_figures(found), versions)
+        return Measured(_figures(found), versions_of(*_NAMES))
 
     return Side(name, measure, is_ours=True)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from benchmarks.beside.peer_side import SCRIPTS, peer_side
+from benchmarks.beside.scripts.job import versions_of
 from benchmarks.beside.section import Figure, Goal, Measured, Place, Section, Side
 from benchmarks.peers import RLLIB_PEER, Peer, PeerUnavailable
 from benchmarks.pipeline import Load
@@ -62,8 +62,7 @@ def _figures(found: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _versions() -> dict[str, str]:
-    names = ("rollstream", "confluent-kafka", "faust-streaming", "numpy")
-    return {name: importlib.metadata.version(name) for name in names}
+    return versions_of("rollstream", "confluent-kafka", "faust-streaming", "numpy")
 
 
 def _job(wanted: Mapping[str, Any], **more: Any) -> Callable[[Place], dict[str, Any]]:

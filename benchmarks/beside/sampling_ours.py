@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from benchmarks.beside.scripts import replay_work
+from benchmarks.beside.scripts.job import do_job, found
 from benchmarks.replay_buffer import ENV, STEPS, batches, sample_and_update, spec_of
 from learner.replay_buffer import ReplayBuffer
 
@@ -28,4 +28,4 @@ def work(job: dict[str, Any]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    replay_work.main(work, ("rollstream", "numba", "numpy"))
+    do_job(lambda job: found(work(job), "rollstream", "numba", "numpy"))

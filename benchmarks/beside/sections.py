@@ -9,6 +9,7 @@ from benchmarks.beside.ingest import HELD, INGEST
 from benchmarks.beside.sampling import SAMPLING
 from benchmarks.beside.section import Section
 from benchmarks.beside.training import TRAINING
+from benchmarks.named import named
 
 SECTIONS: tuple[Section, ...] = (
     INGEST,
@@ -27,9 +28,4 @@ def chosen(names: list[str]) -> list[Section]:
     Raises:
         ValueError: there is no such section.
     """
-    known = {section.name: section for section in SECTIONS}
-    if unknown := sorted(set(names) - known.keys()):
-        raise ValueError(
-            f"expected sections of {', '.join(known)}, found {', '.join(unknown)}"
-        )
-    return [known[name] for name in dict.fromkeys(names or known)]
+    return named(SECTIONS, names, "sections")

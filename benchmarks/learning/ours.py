@@ -17,10 +17,8 @@ from typing import Any
 from benchmarks.children import ChildFailed, run_child
 from benchmarks.learning.results import Outcome, Point
 from benchmarks.learning.tasks import Side, Task
-from benchmarks.pipeline import delete_experiment_topics
+from benchmarks.published import bench_sender, delete_experiment_topics
 from infra.control.experiments import forget_experiment, read_experiment
-from infra.kafka.clients import make_producer
-from infra.kafka.delivery import Sender
 from infra.monitoring.follow import MetricsFollower
 from infra.monitoring.progress import Progress
 from infra.settings import Settings
@@ -123,8 +121,7 @@ def endpoints(settings: Settings) -> dict[str, str]:
 
 
 def _forget(settings: Settings, name: str) -> None:
-    sender = Sender(make_producer(settings, client_id="bench"))
-    forget_experiment(sender, name)
+    forget_experiment(bench_sender(settings), name)
     delete_experiment_topics(settings, name)
     shutil.rmtree(settings.data_dir / "experiments" / name, ignore_errors=True)
 

@@ -6,6 +6,8 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from benchmarks.named import named
+
 EXPERIMENTS = Path(__file__).parents[2] / "infra" / "experiments"
 
 OURS = "rollstream"
@@ -169,11 +171,6 @@ def chosen(names: list[str], *, quick: bool) -> list[Task]:
     Raises:
         ValueError: there is no such task.
     """
-    known = {task.name: task for task in TASKS}
-    if unknown := sorted(set(names) - known.keys()):
-        raise ValueError(
-            f"expected tasks of {', '.join(known)}, found {', '.join(unknown)}"
-        )
     if names:
-        return [known[name] for name in dict.fromkeys(names)]
+        return named(TASKS, names, "tasks")
     return [task for task in TASKS if task.quick or not quick]

@@ -13,11 +13,9 @@ from infra.planning.network_cost import (
 from schemas.experiment import Spec
 from schemas.fit import buffer_bytes, first_unroll_length
 from schemas.records import EnvDescription, SpaceField
-from schemas.sizes import POLICY_INLINE_BYTES, field_bytes, stacked
+from schemas.sizes import POLICY_INLINE_BYTES, RETURN_BYTES, field_bytes, stacked
 
 _REWARD_BYTES, _FLAGS_BYTES, _EPISODE_BYTES = 8, 3, 8
-# What processors add to a row: returns, discounts, steps to bootstrap from, priorities.
-RETURN_BYTES = 16
 _FLOAT_BYTES = 4
 # Steps, where an environment does not say.
 _LONG_EPISODE = 1_000

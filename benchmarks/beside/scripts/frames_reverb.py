@@ -8,13 +8,8 @@ consumer are processes of their own.
 
 from __future__ import annotations
 
-import importlib.metadata
-import json
-import multiprocessing
 import os
 import shutil
-import socket
-import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -29,6 +24,7 @@ import reverb
 import tensorflow as tf
 
 from benchmarks.beside.scripts.arrivals import n_step
+from benchmarks.beside.scripts.job import beside, do_job, found, free_port
 from benchmarks.beside.scripts.recorded_frames import SIDE, RecordedFrames
 
 TABLE = "frames"
@@ -187,26 +183,11 @@ def records_in(data: bytes) -> int:
 
 def main(job: Arrays) -> Arrays:
     """Start a server and a producer, consume, and return the figures."""
-    context = multiprocessing.get_context("spawn")
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-    children = [
-        context.Process(target=role, args=(port, job), daemon=True)
-        for role in (serve, produce)
-    ]
-    for child in children:
-        child.start()
-    pids = [os.getpid(), *(child.pid or 0 for child in children)]
-    figures = consume(port, job, pids)
-    for child in children:
-        child.kill()
-        child.join()
-    names = ("dm-reverb", "tensorflow", "numpy")
-    versions = {name: importlib.metadata.version(name) for name in names}
-    return {"figures": figures, "versions": versions}
+    port = free_port()
+    with beside(serve, produce, args=(port, job)) as pids:
+        figures = consume(port, job, [os.getpid(), *pids])
+    return found(figures, "dm-reverb", "tensorflow", "numpy")
 
 
 if __name__ == "__main__":
-    found = main(json.loads(Path(sys.argv[1]).read_text()))
-    Path(sys.argv[2]).write_text(json.dumps(found))
+    do_job(main)

@@ -8,17 +8,13 @@ once. Data pass through shared memory once, and are not copied to be read.
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
-import json
-import sys
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import ray
 
 from benchmarks.beside.scripts.arrivals import START_S, Arrivals
 from benchmarks.beside.scripts.cartpole_rollouts import Pace, Rollouts
+from benchmarks.beside.scripts.job import do_job, found
 
 MOST_UNREAD = 16
 """Unrolls: producers wait while as many are with the replay actor."""
@@ -101,10 +97,8 @@ def main(job: dict[str, Any]) -> dict[str, Any]:
     figures = ray.get(consumer.run.remote(replay, job))
     del running
     ray.shutdown()
-    versions = {"ray": importlib.metadata.version("ray"), "numpy": np.__version__}
-    return {"figures": figures, "versions": versions}
+    return found(figures, "ray", "numpy")
 
 
 if __name__ == "__main__":
-    found = main(json.loads(Path(sys.argv[1]).read_text()))
-    Path(sys.argv[2]).write_text(json.dumps(found))
+    do_job(main)

@@ -6,15 +6,9 @@ consumer of a group reads, makes n-step returns, acknowledges and deletes them.
 
 from __future__ import annotations
 
-import importlib.metadata
-import json
-import multiprocessing
-import socket
 import subprocess
-import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +16,7 @@ import redis
 
 from benchmarks.beside.scripts.arrivals import Arrivals
 from benchmarks.beside.scripts.cartpole_rollouts import Arrays, Pace, Rollouts, layout
+from benchmarks.beside.scripts.job import beside, do_job, found, free_port
 
 STREAM, GROUP = "unrolls", "learner"
 START_S = 20.0
@@ -32,22 +27,20 @@ READ_AT_ONCE = 8
 def main(job: dict[str, Any]) -> dict[str, Any]:
     """Start a server and a producer, consume, and return the figures."""
     with tempfile.TemporaryDirectory() as folder:
-        port = _free_port()
+        port = free_port()
         server = subprocess.Popen(_command(port, folder), stdout=subprocess.DEVNULL)
         try:
             client = _connected(port)
             client.xgroup_create(STREAM, GROUP, id="0", mkstream=True)
-            context = multiprocessing.get_context("spawn")
-            producer = context.Process(target=produce, args=(port, job), daemon=True)
-            producer.start()
-            figures = consume(client, job)
-            producer.kill()
-            producer.join()
-            versions = _versions(client)
+            with beside(produce, args=(port, job)):
+                figures = consume(client, job)
+            served = client.info("server")["redis_version"]
         finally:
             server.kill()
             server.wait()
-    return {"figures": figures, "versions": versions}
+    result = found(figures, "redis", "numpy")
+    result["versions"]["redis-server"] = served
+    return result
 
 
 def produce(port: int, job: dict[str, Any]) -> None:
@@ -116,13 +109,6 @@ def _command(port: int, folder: str) -> list[str]:
     ]  # fmt: skip
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
 def _connected(port: int) -> Any:
     client = redis.Redis(port=port)
     deadline_s = time.monotonic() + START_S
@@ -136,14 +122,5 @@ def _connected(port: int) -> Any:
             time.sleep(0.05)
 
 
-def _versions(client: Any) -> dict[str, str]:
-    return {
-        "redis-server": client.info("server")["redis_version"],
-        "redis": importlib.metadata.version("redis"),
-        "numpy": np.__version__,
-    }
-
-
 if __name__ == "__main__":
-    found = main(json.loads(Path(sys.argv[1]).read_text()))
-    Path(sys.argv[2]).write_text(json.dumps(found))
+    do_job(main)

@@ -8,15 +8,9 @@ processes of their own.
 
 from __future__ import annotations
 
-import importlib.metadata
-import json
-import multiprocessing
 import os
-import socket
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -27,6 +21,7 @@ import tensorflow as tf
 
 from benchmarks.beside.scripts.arrivals import START_S, Arrivals
 from benchmarks.beside.scripts.cartpole_rollouts import Arrays, Pace, Rollouts, layout
+from benchmarks.beside.scripts.job import beside, do_job, found, free_port
 
 TABLE = "experience"
 MOST_UNREAD = {"chunks": 16, "sequences": 16 * 256, "transitions": 100_000}
@@ -195,32 +190,11 @@ def _take_transitions(arrivals: Arrivals, batch: Arrays) -> None:
 
 def main(job: dict[str, Any]) -> dict[str, Any]:
     """Start a server and a producer, consume, and return the figures."""
-    context = multiprocessing.get_context("spawn")
-    port = _free_port()
-    children = [
-        context.Process(target=role, args=(port, job), daemon=True)
-        for role in (serve, produce)
-    ]
-    for child in children:
-        child.start()
-    figures = consume(port, job)
-    for child in children:
-        child.kill()
-        child.join()
-    versions = {
-        name: importlib.metadata.version(name)
-        for name in ("dm-reverb", "tensorflow", "numpy")
-    }
-    return {"figures": figures, "versions": versions}
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+    port = free_port()
+    with beside(serve, produce, args=(port, job)):
+        figures = consume(port, job)
+    return found(figures, "dm-reverb", "tensorflow", "numpy")
 
 
 if __name__ == "__main__":
-    found = main(json.loads(Path(sys.argv[1]).read_text()))
-    Path(sys.argv[2]).write_text(json.dumps(found))
+    do_job(main)

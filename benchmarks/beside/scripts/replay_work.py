@@ -5,12 +5,9 @@ Runs in peers' environments: nothing but numpy.
 
 from __future__ import annotations
 
-import importlib.metadata
-import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -72,13 +69,3 @@ def rate(cycle: Callable[[], object], seconds: float) -> float:
         cycle()
         count += 1
     return count / (time.perf_counter() - began_s)
-
-
-def main(
-    work: Callable[[dict[str, Any]], dict[str, float]], packages: Sequence[str]
-) -> None:
-    """Do the job of ``script JOB FOUND``."""
-    figures = work(json.loads(Path(sys.argv[1]).read_text()))
-    versions = {name: importlib.metadata.version(name) for name in packages}
-    found = {"figures": figures, "versions": versions}
-    Path(sys.argv[2]).write_text(json.dumps(found))

@@ -9,6 +9,7 @@ import reverb
 import tensorflow as tf
 
 from benchmarks.beside.scripts import replay_work
+from benchmarks.beside.scripts.job import do_job, found
 from benchmarks.beside.scripts.replay_work import ALPHA, Array
 
 _TABLE = "rows"
@@ -71,4 +72,4 @@ def _samples(address: str, batch: int) -> Iterator[Any]:
 
 
 if __name__ == "__main__":
-    replay_work.main(work, ("dm-reverb", "tensorflow", "numpy"))
+    do_job(lambda job: found(work(job), "dm-reverb", "tensorflow", "numpy"))

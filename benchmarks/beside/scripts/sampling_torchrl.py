@@ -9,6 +9,7 @@ import torchrl.data
 from tensordict import TensorDict, torch
 
 from benchmarks.beside.scripts import replay_work
+from benchmarks.beside.scripts.job import do_job, found
 from benchmarks.beside.scripts.replay_work import ALPHA, BETA, Array
 
 
@@ -36,4 +37,4 @@ def work(job: dict[str, Any]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    replay_work.main(work, ("torchrl", "tensordict", "torch", "numpy"))
+    do_job(lambda job: found(work(job), "torchrl", "tensordict", "torch", "numpy"))

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import json
-import sys
 import tempfile
 import time
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -18,6 +14,7 @@ from sample_factory.cfg.arguments import parse_full_cfg, parse_sf_args
 from sample_factory.envs.env_utils import register_env
 from sample_factory.train import make_runner
 
+from benchmarks.beside.scripts.job import do_job, found
 from benchmarks.beside.scripts.rates import rate_of_second_half
 
 
@@ -120,15 +117,9 @@ def learn(job: dict[str, Any]) -> dict[str, Any]:
         runner.register_observer(watch)
         runner.init()
         runner.run()
-    return {
-        "figures": {"steps_per_s": rate_of_second_half(watch.told)},
-        "versions": {
-            name: importlib.metadata.version(name)
-            for name in ("sample-factory", "torch", "gymnasium", "numpy")
-        },
-    }
+    figures = {"steps_per_s": rate_of_second_half(watch.told)}
+    return found(figures, "sample-factory", "torch", "gymnasium", "numpy")
 
 
 if __name__ == "__main__":
-    found = learn(json.loads(Path(sys.argv[1]).read_text()))
-    Path(sys.argv[2]).write_text(json.dumps(found))
+    do_job(learn)
