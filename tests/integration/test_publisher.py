@@ -185,15 +185,19 @@ def test_large_policies_travel_in_chunks(policies, graph):
 def test_the_record_comes_once_its_chunks_are_in_the_log(policies, graph):
     publisher = policies.publisher()
     publisher.publish_graph(graph)
+    assert policies.sender.flush(60) == 0
     publisher.publish(weights(1, count=100_000), 0, LATER_S)
     chunks = policies.context().topic(POLICY_CHUNKS)
 
-    def is_sent():
-        assert "policy" not in policies.latest()
-        publisher.settle()
-        return policies.records(chunks)
+    def is_on_its_way():
+        if not policies.sender.counts.in_flight:
+            publisher.settle()
+        return policies.sender.counts.in_flight
 
-    until(is_sent)
+    until(is_on_its_way)
+    # The report of its delivery waits until somebody looks: nobody does meanwhile.
+    until(lambda: policies.records(chunks))
+    assert "policy" not in policies.latest()
     assert not publisher.due(10_000, 2 * LATER_S), "one is under way"
     publisher.finish(60)
     assert fetched(policies)[0].version == 0
